@@ -1,0 +1,60 @@
+# Every target sets up what it needs: a virtual environment in .venv, everything in it
+# from PyPI at the versions of requirements/, and a Java runtime if the machine has none.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+PYTEST_ARGS ?=
+
+.PHONY: help setup demo test check format bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+$(STAMP): pyproject.toml requirements/dev.txt requirements/java.txt tools/find_python.sh
+	@python="$$(sh tools/find_python.sh)" || exit 1; \
+	if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	  echo "creating $(VENV) with $$python"; \
+	  "$$python" -m venv --clear $(VENV) || exit 1; \
+	fi
+	@echo "installing dependencies into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  -r requirements/dev.txt
+	@if [ "$$($(BIN)/python tools/java_check.py)" = no ]; then \
+	  echo "no Java 17 or newer found: installing a runtime into $(VENV)"; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    -r requirements/java.txt; \
+	fi
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+setup: $(STAMP) ## Create .venv with everything in it
+
+demo: $(STAMP) ## Run the fraud demo: kill it, restart it, compare
+	@$(BIN)/python -m examples.fraud.demo
+
+test: $(STAMP) ## Run all tests but the slow ones (PYTEST_ARGS=... adds options)
+	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+check: $(STAMP) ## Check format, lint, types, import contracts and sizes
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/size_check.py src
+
+format: $(STAMP) ## Format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP) ## Run the benchmarks
+	@$(BIN)/python -m benchmarks.keyed_state
+
+clean: ## Remove the environment, caches and local stores
+	rm -rf $(VENV) build dist out store spark-warehouse metastore_db derby.log
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
