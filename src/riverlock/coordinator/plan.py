@@ -1,0 +1,78 @@
+"""What the coordinator knows of a region before it starts; fixed for the whole run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from riverlock.core.errors import InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from riverlock.coordinator.restart import RestartPolicy
+    from riverlock.snapshot.records import Variable
+
+__all__ = ["OperatorPlan", "RegionPlan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorPlan:
+    """A stateful operator: the stage it runs in and the schema of its state."""
+
+    stage: str
+    keys: str
+    variables: Mapping[str, Variable] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionPlan:
+    """One region of one run.
+
+    Attributes:
+        store: Where the flow lives, for messages only.
+        flow: The flow's id.
+        region: The region's name.
+        run: The run number this process has claimed.
+        code: Fingerprint of the user's code.
+        stages: Stage ids in the order they run.
+        operators: Stateful operators by uid. A stage that runs one is *keyed*: each of
+            its ``parallelism`` partitions must vote.
+        sinks: Kind of each sink by name.
+        event_times: Delay in microseconds of each ``event_time`` declaration.
+        restart: What to do after a failure.
+    """
+
+    store: str
+    flow: str
+    region: str
+    run: int
+    key_groups: int
+    parallelism: int
+    code: str
+    stages: tuple[str, ...]
+    restart: RestartPolicy
+    operators: Mapping[str, OperatorPlan] = field(default_factory=dict)
+    sinks: Mapping[str, str] = field(default_factory=dict)
+    event_times: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a plan that no epoch could follow.
+
+        Raises:
+            InternalError: The flow was planned wrongly.
+        """
+        if not self.stages or len(set(self.stages)) != len(self.stages):
+            what = f"stages must be distinct and at least one, found {self.stages}"
+            raise InternalError(what)
+        if self.parallelism < 1:
+            what = f"parallelism must be at least 1, found {self.parallelism}"
+            raise InternalError(what)
+        for uid, operator in self.operators.items():
+            if operator.stage not in self.stages:
+                what = f"operator {uid!r} runs in unknown stage {operator.stage!r}"
+                raise InternalError(what)
+
+    def operators_of(self, stage: str) -> tuple[str, ...]:
+        """Return the uids of the operators that run in a stage."""
+        return tuple(u for u, o in self.operators.items() if o.stage == stage)

@@ -1,0 +1,193 @@
+"""Sealing: the votes of an epoch and its parent become the manifest to put.
+
+The manifest does not depend on the order in which votes came, and nothing that the
+parent knew is lost: inputs without new data, operators and event times that the flow
+no longer has are carried on as they were.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from riverlock.coordinator.epoch import SealedEpoch, epoch_after
+from riverlock.snapshot.records import (
+    FORMAT,
+    InputRange,
+    Manifest,
+    OperatorState,
+    SinkOutput,
+    TimerHeads,
+    Watermark,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from riverlock.coordinator.epoch import Compaction, PendingEpoch
+    from riverlock.coordinator.plan import OperatorPlan, RegionPlan
+    from riverlock.coordinator.votes import OperatorVote, Vote
+    from riverlock.snapshot.records import StateFile
+
+__all__ = ["compact", "seal"]
+
+
+def seal(
+    pending: PendingEpoch,
+    parent: Manifest | None,
+    plan: RegionPlan,
+    decided_us: int = 0,
+) -> SealedEpoch:
+    """Return the epoch that the votes of all stages make of its parent."""
+    votes = [v for stage in plan.stages for v in pending.votes[stage]]
+    planned = pending.planned
+    manifest = Manifest(
+        format=FORMAT,
+        flow=plan.flow,
+        region=plan.region,
+        epoch=epoch_after(parent),
+        parent=None if parent is None else parent.epoch,
+        run=plan.run,
+        started_us=planned.started_us,
+        decided_us=decided_us,
+        now_us=planned.now_us,
+        seed=planned.seed,
+        parallelism=plan.parallelism,
+        key_groups=plan.key_groups,
+        code=plan.code,
+        inputs=_inputs(pending, parent),
+        watermarks=_watermarks(pending, parent, plan, votes),
+        operators=_operators(pending, parent, plan),
+        outputs={s: _output(s, kind, votes) for s, kind in plan.sinks.items()},
+        metrics={"stages": {s: _metrics(pending.votes[s]) for s in plan.stages}},
+    )
+    return SealedEpoch(
+        region=pending.region,
+        epoch=manifest.epoch,
+        turn=pending.turn,
+        manifest=manifest,
+        compactions=pending.compactions,
+    )
+
+
+def _inputs(pending: PendingEpoch, parent: Manifest | None) -> dict[str, InputRange]:
+    """Sources left out stay where they were, else they would be read again."""
+    before = {} if parent is None else parent.inputs
+    idle = {s: InputRange(start=r.end, end=r.end, rows=0) for s, r in before.items()}
+    return {**idle, **pending.planned.inputs}
+
+
+def _watermarks(
+    pending: PendingEpoch, parent: Manifest | None, plan: RegionPlan, votes: list[Vote]
+) -> dict[str, Watermark]:
+    marks = {} if parent is None else dict(parent.watermarks)
+    for name, delay_us in plan.event_times.items():
+        old = marks.get(name, Watermark())
+        used = pending.planned.watermarks.get(name, old)
+        seen = _greatest(v.max_times.get(name) for v in votes)
+        top = _greatest((old.max_time_us, used.max_time_us, seen))
+        reached = None if top is None else top - delay_us
+        marks[name] = Watermark(
+            max_time_us=top,
+            # Never back, also behind what this epoch's timers have already seen.
+            watermark_us=_greatest((old.watermark_us, used.watermark_us, reached)),
+            active_us=old.active_us if seen is None else pending.planned.now_us,
+        )
+    return marks
+
+
+def _operators(
+    pending: PendingEpoch, parent: Manifest | None, plan: RegionPlan
+) -> dict[str, OperatorState]:
+    before = {} if parent is None else parent.operators
+    states: dict[str, OperatorState] = {}
+    for uid in (*before, *(u for u in plan.operators if u not in before)):
+        old = before.get(uid)
+        live = () if old is None else old.files
+        for compaction in pending.compactions:
+            if compaction.operator == uid:
+                live = compact(live, compaction)
+        operator = plan.operators.get(uid)
+        if operator is not None:
+            voted = [v.operators[uid] for v in pending.votes[operator.stage]]
+            states[uid] = _advance(operator, old, live, voted)
+        elif old is not None:
+            states[uid] = OperatorState(
+                keys=old.keys,
+                variables=old.variables,
+                files=live,
+                timers=old.timers,
+                entries=old.entries,
+            )
+    return states
+
+
+def _advance(
+    operator: OperatorPlan,
+    old: OperatorState | None,
+    live: tuple[StateFile, ...],
+    votes: list[OperatorVote],
+) -> OperatorState:
+    added = sum(v.entries_delta for v in votes)
+    return OperatorState(
+        keys=operator.keys,
+        variables=dict(operator.variables),
+        files=_ordered((*live, *(f for v in votes for f in v.files))),
+        timers=TimerHeads(
+            event_us=_least(v.timers.event_us for v in votes),
+            processing_us=_least(v.timers.processing_us for v in votes),
+        ),
+        entries=added if old is None else old.entries + added,
+    )
+
+
+def compact(
+    live: tuple[StateFile, ...], compaction: Compaction
+) -> tuple[StateFile, ...]:
+    """Return the live files after a compaction, or as they were if it does not fit.
+
+    It fits if all files it replaces are live, and none that stays lies between them:
+    later files win, so such a file would win over newer entries or lose to older ones.
+    """
+    replaced = set(compaction.replaced)
+    if not replaced or not replaced <= {f.path for f in live}:
+        return live
+    kept = [f for f in live if f.path not in replaced]
+    if any(_overlap(new, old) for new in compaction.by for old in kept):
+        return live
+    return _ordered((*kept, *compaction.by))
+
+
+def _overlap(a: StateFile, b: StateFile) -> bool:
+    epochs = a.first_epoch <= b.last_epoch and b.first_epoch <= a.last_epoch
+    groups = a.first_group < b.end_group and b.first_group < a.end_group
+    return epochs and (groups or (a.shared and b.shared))
+
+
+def _ordered(files: Iterable[StateFile]) -> tuple[StateFile, ...]:
+    """Oldest first; the path makes the order total, so that votes may come in any."""
+    return tuple(sorted(files, key=lambda f: (f.first_epoch, f.first_group, f.path)))
+
+
+def _output(sink: str, kind: str, votes: list[Vote]) -> SinkOutput:
+    return SinkOutput(
+        kind=kind,
+        tokens=tuple(t for v in votes for t in v.outputs.get(sink, ())),
+        rows=sum(v.output_rows.get(sink, 0) for v in votes),
+    )
+
+
+def _metrics(votes: tuple[Vote, ...]) -> dict[str, float]:
+    total: dict[str, float] = {"tasks": len(votes), "rows": 0}
+    for vote in votes:
+        total["rows"] += vote.rows
+        for name, value in vote.metrics.items():
+            total[name] = total.get(name, 0) + value
+    return total
+
+
+def _greatest(values: Iterable[int | None]) -> int | None:
+    return max((v for v in values if v is not None), default=None)
+
+
+def _least(values: Iterable[int | None]) -> int | None:
+    return min((v for v in values if v is not None), default=None)
