@@ -1,0 +1,1 @@
+"""Words every layer shares: errors, types, time, fault points."""

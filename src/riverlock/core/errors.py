@@ -1,0 +1,411 @@
+"""The tree of errors, cut by what a caller can do about them.
+
+Constructors take values, never sentences; the class makes the message in the form
+*could not X: expected A, found B, at place; do C*. Every error survives pickling,
+since errors cross from Spark workers to the driver.
+
+    RiverlockError
+    ├─ DefinitionError          the description is impossible; nothing has run
+    │   ├─ InvalidFlowError  ├─ InvalidStateSpecError  └─ InvalidConfigError
+    ├─ UserCodeError            user code raised; operator, key, epoch attached
+    ├─ StateError
+    │   ├─ StateTypeError  ├─ StateCorruptedError  └─ StateSchemaError
+    ├─ SourceError              an input cannot be read as recorded
+    ├─ StorageError             object store trouble; .retryable
+    │   └─ StorageNotFoundError
+    ├─ SnapshotError
+    │   ├─ SnapshotNotFoundError ├─ SnapshotCorruptedError └─ UnsupportedFormatError
+    ├─ CoordinationError
+    │   ├─ FencedError          another run owns the flow: stop
+    │   └─ EpochAbortedError    the epoch did not happen; .reason says why
+    ├─ SinkError
+    │   ├─ CommitRejectedError  known and final
+    │   └─ CommitUnknownError   must be reconciled, never guessed
+    └─ InternalError            an invariant broke: our bug
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "CommitRejectedError",
+    "CommitUnknownError",
+    "CoordinationError",
+    "DefinitionError",
+    "EpochAbortedError",
+    "FencedError",
+    "InternalError",
+    "InvalidConfigError",
+    "InvalidFlowError",
+    "InvalidStateSpecError",
+    "RiverlockError",
+    "SinkError",
+    "SnapshotCorruptedError",
+    "SnapshotError",
+    "SnapshotNotFoundError",
+    "SourceError",
+    "StateCorruptedError",
+    "StateError",
+    "StateSchemaError",
+    "StateTypeError",
+    "StorageError",
+    "StorageNotFoundError",
+    "UnsupportedFormatError",
+    "UserCodeError",
+]
+
+
+def _rebuild(cls: type[RiverlockError], state: dict[str, Any]) -> RiverlockError:
+    error = cls.__new__(cls)
+    error.__dict__.update(state)
+    error.args = (state["message"],)
+    return error
+
+
+class RiverlockError(Exception):
+    """Root of all errors raised on purpose.
+
+    Attributes:
+        code: Stable name of the situation, for programs.
+        hint: What to do next, for people; may be empty.
+        exit_code: What the command line exits with.
+    """
+
+    code: ClassVar[str] = "RIVERLOCK"
+    exit_code: ClassVar[int] = 1
+    hint: str = ""
+
+    def __init__(self, message: str, *, hint: str = "", **values: object) -> None:
+        """Keep the values as attributes and compose the text once."""
+        self.hint = hint
+        self.message = message
+        self.__dict__.update(values)
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        """Return the message and, after it, what to do."""
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by attributes: constructors take values, not the message."""
+        return _rebuild, (type(self), self.__dict__)
+
+
+class DefinitionError(RiverlockError, ValueError):
+    """The description is impossible; raised before anything runs."""
+
+    code = "DEFINITION"
+
+    def __init__(self, what: str, *, expected: str, found: str, hint: str = "") -> None:
+        """Say what was expected, what was found, and what to write instead."""
+        super().__init__(
+            f"could not use {what}: expected {expected}, found {found}",
+            hint=hint,
+            what=what,
+            expected=expected,
+            found=found,
+        )
+
+
+class InvalidFlowError(DefinitionError):
+    """The graph of the flow is impossible."""
+
+    code = "INVALID_FLOW"
+
+
+class InvalidStateSpecError(DefinitionError):
+    """A declared state cannot be stored."""
+
+    code = "INVALID_STATE_SPEC"
+
+
+class InvalidConfigError(DefinitionError):
+    """A setting, file or environment does not fit."""
+
+    code = "INVALID_CONFIG"
+
+
+class UserCodeError(RiverlockError):
+    """User code raised; the cause is kept as text, since it crosses processes."""
+
+    code = "USER_CODE"
+    operator: str
+    key: object
+    epoch: int
+
+    def __init__(
+        self,
+        *,
+        operator: str,
+        where: str,
+        cause: str,
+        key: object = None,
+        record: object = None,
+        epoch: int | None = None,
+        line: str = "",
+        trace: str = "",
+    ) -> None:
+        """Name operator, key, epoch, record and the user's own line."""
+        at = f"operator {operator!r}, {where}"
+        if key is not None:
+            at += f", key {key!r}"
+        if epoch is not None:
+            at += f", epoch {epoch}"
+        text = f"user code raised {cause} at {at}"
+        if line:
+            text += f"\n  {line}"
+        if record is not None:
+            text += f"\n  record: {record}"
+        super().__init__(
+            text,
+            hint="\nnothing of this epoch was committed; fix the code and start again,"
+            " or send such records to a dead-letter sink with on_error=",
+            operator=operator,
+            where=where,
+            cause=cause,
+            key=key,
+            record=record,
+            epoch=epoch,
+            line=line,
+            trace=trace,
+        )
+
+
+class StateError(RiverlockError):
+    """State could not be read or written."""
+
+    code = "STATE"
+
+
+class StateTypeError(StateError, TypeError):
+    """User code wrote a value that the declared type cannot hold."""
+
+    code = "STATE_TYPE"
+
+    def __init__(
+        self, *, operator: str, variable: str, key: object, expected: str, found: object
+    ) -> None:
+        """Name the variable, the key, the declared type and the value."""
+        super().__init__(
+            f"could not store {variable!r} of operator {operator!r}, key {key!r}: "
+            f"expected {expected}, found {type(found).__name__} {found!r:.200}",
+            hint="change the declared type or the value that is assigned",
+            operator=operator,
+            variable=variable,
+            key=key,
+            expected=expected,
+            found=repr(found)[:200],
+        )
+
+
+class StateCorruptedError(StateError):
+    """A local working copy failed its checksum; it is rebuilt, never trusted."""
+
+    code = "STATE_CORRUPTED"
+
+    def __init__(self, *, path: str, why: str) -> None:
+        """Name the working copy and what was wrong with it."""
+        super().__init__(f"working copy {path} is damaged: {why}", path=path, why=why)
+
+
+class StateSchemaError(StateError):
+    """Stored state does not fit the declared state."""
+
+    code = "STATE_SCHEMA"
+
+    def __init__(self, *, operator: str, expected: str, found: str) -> None:
+        """Show the declared and the stored schema."""
+        super().__init__(
+            f"could not open the state of operator {operator!r}: "
+            f"the code declares {expected}, the snapshot holds {found}",
+            hint="restore the earlier declaration, or give the operator a new uid",
+            operator=operator,
+            expected=expected,
+            found=found,
+        )
+
+
+class SourceError(RiverlockError):
+    """An input cannot be read as recorded."""
+
+    code = "SOURCE"
+
+    def __init__(self, source: str, *, what: str, hint: str = "") -> None:
+        """Name the source and what is wrong with its data."""
+        super().__init__(
+            f"could not read source {source!r}: {what}",
+            hint=hint,
+            source=source,
+            what=what,
+        )
+
+
+class StorageError(RiverlockError, OSError):
+    """The store's storage refused; ``retryable`` says whether waiting can help."""
+
+    code = "STORAGE"
+    exit_code = 3
+    retryable: bool
+
+    def __init__(
+        self, operation: str, path: str, reason: str, *, retryable: bool
+    ) -> None:
+        """Name the operation, the path and the reason."""
+        super().__init__(
+            f"could not {operation} {path}: {reason}",
+            operation=operation,
+            path=path,
+            reason=reason,
+            retryable=retryable,
+        )
+
+
+class StorageNotFoundError(StorageError):
+    """There is no object at that path."""
+
+    code = "STORAGE_NOT_FOUND"
+
+    def __init__(self, path: str) -> None:
+        """Name the path."""
+        super().__init__("read", path, "no such object", retryable=False)
+
+
+class SnapshotError(RiverlockError):
+    """A snapshot cannot be used."""
+
+    code = "SNAPSHOT"
+    exit_code = 3
+
+
+class SnapshotNotFoundError(SnapshotError):
+    """There is no such epoch, operator or name in the store."""
+
+    code = "SNAPSHOT_NOT_FOUND"
+
+    def __init__(self, what: str, *, store: str, available: str) -> None:
+        """Name what was asked for and what there is."""
+        super().__init__(
+            f"could not find {what} in {store}: there is {available}",
+            what=what,
+            store=store,
+            available=available,
+        )
+
+
+class SnapshotCorruptedError(SnapshotError):
+    """A referenced file is missing or differs from its checksum."""
+
+    code = "SNAPSHOT_CORRUPTED"
+
+    def __init__(self, path: str, *, expected: str, found: str) -> None:
+        """Name the file, what the manifest says of it and what is there."""
+        super().__init__(
+            f"could not read {path}: expected {expected}, found {found}",
+            hint="run 'riverlock verify' to see which epochs are still whole;"
+            " nothing was overwritten",
+            path=path,
+            expected=expected,
+            found=found,
+        )
+
+
+class UnsupportedFormatError(SnapshotError):
+    """The store was written by a newer library."""
+
+    code = "UNSUPPORTED_FORMAT"
+
+    def __init__(self, path: str, *, supported: int, found: object) -> None:
+        """Name the versions."""
+        super().__init__(
+            f"could not read {path}: this version reads store format {supported}, "
+            f"found {found}",
+            hint="install the riverlock version that wrote it, or a newer one",
+            path=path,
+            supported=supported,
+            found=found,
+        )
+
+
+class CoordinationError(RiverlockError):
+    """The epoch protocol stopped this run."""
+
+    code = "COORDINATION"
+
+
+class FencedError(CoordinationError):
+    """Another run owns the flow; this one has stopped and changed nothing."""
+
+    code = "FENCED"
+    exit_code = 4
+
+    def __init__(self, *, store: str, run: int | None, owner: str) -> None:
+        """Name the store, our run and the owner."""
+        ours = "this run" if run is None else f"run {run}"
+        super().__init__(
+            f"{ours} of {store} is fenced: {owner} owns the flow now",
+            hint="stop the other run first, or wait until it ends",
+            store=store,
+            run=run,
+            owner=owner,
+        )
+
+
+class EpochAbortedError(CoordinationError):
+    """The epoch did not happen; its input is read again."""
+
+    code = "EPOCH_ABORTED"
+
+    def __init__(self, *, epoch: int, reason: str, cause: str) -> None:
+        """Name the epoch and why."""
+        super().__init__(
+            f"epoch {epoch} was aborted ({reason}): {cause}",
+            hint="nothing of it was committed; earlier epochs are untouched",
+            epoch=epoch,
+            reason=reason,
+            cause=cause,
+        )
+
+
+class SinkError(RiverlockError):
+    """A sink did not do its part of the commit."""
+
+    code = "SINK"
+    exit_code = 5
+
+    def __init__(self, sink: str, *, epoch: int | None, what: str) -> None:
+        """Name the sink, the epoch and the trouble."""
+        at = "" if epoch is None else f" epoch {epoch}"
+        super().__init__(
+            f"sink {sink!r} could not commit{at}: {what}",
+            sink=sink,
+            epoch=epoch,
+            what=what,
+        )
+
+
+class CommitRejectedError(SinkError):
+    """The sink refused, finally."""
+
+    code = "COMMIT_REJECTED"
+
+
+class CommitUnknownError(SinkError):
+    """The sink did not answer; ask it before trying again."""
+
+    code = "COMMIT_UNKNOWN"
+
+
+class InternalError(RiverlockError):
+    """An invariant broke: a bug of ours."""
+
+    code = "INTERNAL"
+    exit_code = 2
+
+    def __init__(self, what: str) -> None:
+        """Say which invariant broke."""
+        super().__init__(
+            f"internal error: {what}",
+            hint="please report this with the store's newest manifest",
+            what=what,
+        )

@@ -1,0 +1,89 @@
+"""Rows as Python objects: ``order.amount`` or ``order["amount"]``.
+
+One class per schema, made with msgspec: a record costs about 70 ns, a fifth of a named
+tuple. Timestamps are kept as microseconds and become ``datetime`` only when read,
+which costs more than all the rest of a record.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from riverlock.core.times import EPOCH
+from riverlock.core.types import Schema
+
+__all__ = ["Record", "record_class"]
+
+_NAIVE = EPOCH.replace(tzinfo=None)
+_TIMES = {"timestamp": EPOCH, "timestamp_ntz": _NAIVE}
+
+
+class Record(msgspec.Struct, gc=False):
+    """A row; columns are attributes, and items for names that are not identifiers."""
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a column by name."""
+        try:
+            return getattr(self, _ATTRIBUTES[type(self)][name])
+        except KeyError:
+            known = ", ".join(_ATTRIBUTES[type(self)])
+            message = f"no column {name!r}; there is {known}"
+            raise KeyError(message) from None
+
+    def __iter__(self) -> Iterator[Any]:
+        """Give the values in column order."""
+        return (getattr(self, a) for a in _ATTRIBUTES[type(self)].values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row as a dictionary."""
+        return {n: getattr(self, a) for n, a in _ATTRIBUTES[type(self)].items()}
+
+    def __repr__(self) -> str:
+        """Show the columns by name."""
+        inner = ", ".join(f"{n}={v!r}" for n, v in self.as_dict().items())
+        return f"Record({inner})"
+
+
+# Column name -> attribute, per generated class: a Struct cannot carry it itself.
+_ATTRIBUTES: dict[type, dict[str, str]] = {}
+
+
+def _attribute(name: str, position: int) -> str:
+    free = name.isidentifier() and not keyword.iskeyword(name)
+    return f"c{position}_" if not free or hasattr(Record, name) else name
+
+
+def _time_property(stored: str, origin: datetime) -> property:
+    def read(self: Any) -> datetime | None:
+        us = getattr(self, stored)
+        return None if us is None else origin + timedelta(microseconds=us)
+
+    return property(read)
+
+
+@lru_cache(maxsize=256)
+def record_class(schema: Schema) -> type[Record]:
+    """Return the class of a schema's rows; timestamps are given as microseconds."""
+    attributes: dict[str, str] = {}
+    fields: list[tuple[str, Any]] = []
+    namespace: dict[str, Any] = {}
+    for position, f in enumerate(schema.fields):
+        attribute = _attribute(f.name, position)
+        attributes[f.name] = attribute
+        if f.type.kind in _TIMES:
+            stored = f"_us{position}"
+            namespace[attribute] = _time_property(stored, _TIMES[f.type.kind])
+            fields.append((stored, Any))
+        else:
+            fields.append((attribute, Any))
+    made = msgspec.defstruct(
+        "Record", fields, bases=(Record,), namespace=namespace, gc=False
+    )
+    _ATTRIBUTES[made] = attributes
+    return made

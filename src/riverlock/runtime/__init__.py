@@ -1,0 +1,1 @@
+"""Runs a region: tasks in workers, the loop in the driver."""

@@ -1,0 +1,55 @@
+"""The wall around user code: what it raises becomes an error that helps."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from riverlock.core.errors import RiverlockError, StateTypeError, UserCodeError
+
+__all__ = ["user_error", "user_line"]
+
+_OURS = str(Path(__file__).resolve().parents[1])
+
+
+def user_line(trace: TracebackType | None) -> str:
+    """Return file, line and text of the innermost frame that is not ours."""
+    frames = traceback.extract_tb(trace)
+    theirs = [f for f in frames if not f.filename.startswith(_OURS)]
+    if not theirs:
+        return ""
+    last = theirs[-1]
+    return f"{last.filename}:{last.lineno} in {last.name}: {last.line or ''}".rstrip()
+
+
+def user_error(
+    error: BaseException,
+    *,
+    operator: str,
+    where: str,
+    key: object = None,
+    record: object = None,
+    epoch: int | None = None,
+) -> RiverlockError:
+    """Return the error to raise for what user code raised."""
+    if isinstance(error, StateTypeError | UserCodeError):
+        return error
+    cause = f"{type(error).__name__}: {error}"
+    return UserCodeError(
+        operator=operator,
+        where=where,
+        cause=cause,
+        key=key,
+        record=None if record is None else shown(record),
+        epoch=epoch,
+        line=user_line(error.__traceback__),
+        trace="".join(traceback.format_exception(error)),
+    )
+
+
+def shown(record: Any) -> str:
+    """Return a record as short text."""
+    text = repr(record)
+    return text if len(text) <= 500 else text[:497] + "..."

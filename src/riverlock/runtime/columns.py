@@ -1,0 +1,120 @@
+"""Between Arrow columns and Python rows, a column at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import starmap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from riverlock.core.record import Record, record_class
+from riverlock.core.types import Schema, Type
+from riverlock.state.codec import codec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["GROUP", "INPUT", "SEQ", "SOURCE", "TIME", "column_values", "records", "rows_table"]
+
+# Hidden columns that travel with every stream.
+SEQ = "__rl_seq"  # position in the input: fixes the order of a key's records
+TIME = "__rl_time"  # event time in microseconds
+SOURCE = "__rl_source"  # which event_time declaration the record came through
+GROUP = "__rl_group"  # key group
+INPUT = "__rl_input"  # 0 event, 1 broadcast, 2 initial state
+HIDDEN = (SEQ, TIME, SOURCE, GROUP, INPUT)
+
+_NESTED = ("array", "map", "struct")
+
+
+def column_values(column: pa.ChunkedArray | pa.Array, kind: Type) -> list[Any]:
+    """Return a column as Python values; timestamps as microseconds."""
+    if kind.kind in ("timestamp", "timestamp_ntz"):
+        column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    if kind.kind in _NESTED:
+        return codec_of(kind).from_arrow(column.to_pylist())
+    if column.null_count == 0 and (
+        pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    ):
+        # Three times as fast as to_pylist.
+        values: list[Any] = column.to_numpy().tolist()
+        return values
+    return column.to_pylist()
+
+
+def records(table: pa.Table, schema: Schema) -> Iterator[Record]:
+    """Give the rows of a table as records."""
+    columns = [column_values(table[f.name], f.type) for f in schema.fields]
+    return starmap(record_class(schema), zip(*columns, strict=True))
+
+
+class RowError(Exception):
+    """A row that user code gave does not fit the declared columns."""
+
+
+def rows_table(rows: Sequence[Any], schema: Schema) -> pa.Table:
+    """Return rows that user code gave (tuples or dicts) as a table.
+
+    Raises:
+        RowError: A row does not fit.
+    """
+    names = schema.names
+    width = len(names)
+    if not all(type(r) is tuple and len(r) == width for r in rows):
+        rows = [_as_tuple(r, names) for r in rows]
+    columns = zip(*rows, strict=True) if rows else [()] * width
+    arrays = [
+        _array(list(column), f.name, f.type)
+        for column, f in zip(columns, schema.fields, strict=True)
+    ]
+    return pa.table(arrays, schema=schema.to_arrow())
+
+
+def _as_tuple(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
+    if isinstance(row, dict):
+        unknown = [n for n in row if n not in names]
+        if unknown:
+            message = f"unknown columns {unknown} in {row!r:.200}; declared: {names}"
+            raise RowError(message)
+        return tuple(row.get(n) for n in names)
+    if isinstance(row, Record):
+        known = row.as_dict()
+        return tuple(known.get(n) for n in names)
+    if isinstance(row, tuple | list) and len(row) == len(names):
+        return tuple(row)
+    if len(names) == 1 and not isinstance(row, tuple | list):
+        return (row,)
+    if all(hasattr(row, n) for n in names):  # a dataclass
+        return tuple(getattr(row, n) for n in names)
+    message = f"expected {len(names)} values for columns {names}, found {row!r:.200}"
+    raise RowError(message)
+
+
+def _array(values: list[Any], name: str, kind: Type) -> pa.Array:
+    codec = codec_of(kind)
+    try:
+        if codec.plain is None:
+            values = [None if v is None else codec.normalise(v) for v in values]
+        if codec.to_arrow is not None:
+            values = [None if v is None else codec.to_arrow(v) for v in values]
+        return pa.array(values, kind.to_arrow())
+    except (TypeError, ValueError, ArithmeticError, pa.ArrowException) as error:
+        found = next((v for v in values if _is_bad(v, codec.normalise)), None)
+        message = f"column {name!r} is {kind.ddl}, found {found!r:.200}: {error}"
+        raise RowError(message) from error
+
+
+def _is_bad(value: Any, normalise: Any) -> bool:
+    try:
+        if value is not None:
+            normalise(value)
+    except (TypeError, ValueError, ArithmeticError):
+        return True
+    return False
+
+
+def sequence(n: int, partition: int) -> pa.Array:
+    """Return positions for rows that a task made: task first, then order."""
+    return pa.array(np.arange(n, dtype=np.int64) + (partition << 40))

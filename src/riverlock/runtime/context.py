@@ -1,0 +1,114 @@
+"""What user code sees besides the record: key, time, timers, outputs, chance."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import StateError
+from riverlock.core.times import from_micros, micros
+from riverlock.state.keys import TIMER, time_of
+from riverlock.state.store import EVENT, PROCESSING
+
+if TYPE_CHECKING:
+    from riverlock.flow.process import SideOutput
+    from riverlock.state.handles import Visit
+
+__all__ = ["Context"]
+
+
+class Context:
+    """The moment in which user code runs.
+
+    Time and randomness are those of the epoch, so that an epoch can be run again and
+    give the same result.
+    """
+
+    __slots__ = (
+        "_emitted",
+        "_epoch",
+        "_now_us",
+        "_random",
+        "_seed",
+        "_time_us",
+        "_timers",
+        "_visit",
+        "_watermark_us",
+        "key",
+    )
+
+    def __init__(
+        self, *, epoch: int, now_us: int, watermark_us: int | None, seed: int
+    ) -> None:
+        """Fix what holds for the whole epoch."""
+        self.key: Any = None
+        self._epoch = epoch
+        self._now_us = now_us
+        self._watermark_us = watermark_us
+        self._seed = seed
+        self._time_us: int | None = None
+        self._random: random.Random | None = None
+        # Timers of the current key that were set (True) or removed (False).
+        self._timers: dict[tuple[int, int], bool] = {}
+        self._emitted: dict[str, list[tuple[Any, int | None]]] = {}
+        self._visit: Visit | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch."""
+        return self._epoch
+
+    @property
+    def time(self) -> datetime | None:
+        """Event time of the record or timer; None if it has none."""
+        us = self._time_us
+        return None if us is None else from_micros(us)
+
+    @property
+    def watermark(self) -> datetime | None:
+        """No more records at or before this instant are expected; None: unknown."""
+        us = self._watermark_us
+        return None if us is None else from_micros(us)
+
+    @property
+    def now(self) -> datetime:
+        """Processing time: one instant for the whole epoch."""
+        return from_micros(self._now_us)
+
+    @property
+    def random(self) -> random.Random:
+        """A random generator, seeded by the epoch and the key."""
+        if self._random is None:
+            name = self._visit.at[0].hex() if self._visit else ""
+            self._random = random.Random(f"{self._seed}:{name}")  # noqa: S311
+        return self._random
+
+    def set_timer(self, at: datetime, *, processing: bool = False) -> None:
+        """Call ``on_timer`` for this key when time reaches ``at``; once per instant."""
+        self._timers[(PROCESSING if processing else EVENT, micros(at))] = True
+
+    def delete_timer(self, at: datetime, *, processing: bool = False) -> None:
+        """Forget a timer; it is no error if there is none."""
+        self._timers[(PROCESSING if processing else EVENT, micros(at))] = False
+
+    def timers(self, *, processing: bool = False) -> list[datetime]:
+        """Return the pending timers of this key, earliest first."""
+        kind = PROCESSING if processing else EVENT
+        assert self._visit
+        prefix = self._visit.at[0] + TIMER + bytes((kind,))
+        pending = {time_of(i[-8:]) for i, _ in self._visit.reader.scan(prefix)}
+        for (k, at), is_on in self._timers.items():
+            if k == kind:
+                (pending.add if is_on else pending.discard)(at)
+        return [from_micros(us) for us in sorted(pending)]
+
+    def emit(self, output: SideOutput | str, row: Any) -> None:
+        """Send a row to a side output."""
+        name = output if isinstance(output, str) else output.name
+        try:
+            self._emitted[name].append((row, self._time_us))
+        except KeyError:
+            known = ", ".join(self._emitted) or "none"
+            message = f"no side output {name!r}; declared: {known}"
+            raise StateError(message) from None

@@ -1,0 +1,141 @@
+"""What a task got for an epoch, grouped by key and put in order.
+
+Arrow batches arrive in any order. Keys are ordered by their entry ids and records of a
+key by their position in the input, so that the same input gives the same run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from riverlock.core.record import Record
+from riverlock.core.types import Schema, Type
+from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, column_values, records
+from riverlock.state.codec import codec_of
+from riverlock.state.keys import key_bytes, with_group
+
+if TYPE_CHECKING:
+    from riverlock.runtime.program import OperatorProgram
+
+__all__ = ["EVENTS", "BROADCASTS", "INITIALS", "BROADCAST_ROW", "INITIAL_ROW", "KeyedInput", "keyed_input"]
+
+EVENTS, BROADCASTS, INITIALS = 0, 1, 2
+# Rows of the other inputs travel as one struct column each.
+BROADCAST_ROW, INITIAL_ROW = "__rl_broadcast", "__rl_initial"
+
+
+@dataclass(slots=True)
+class KeyedInput:
+    """Records by key; ``bounds[i]`` to ``bounds[i + 1]`` are those of key ``i``."""
+
+    ids: list[bytes] = field(default_factory=list)
+    keys: list[tuple[Any, ...]] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+    bounds: list[int] = field(default_factory=lambda: [0])
+    records: list[Record] = field(default_factory=list)
+    times: list[int | None] | None = None
+    broadcast: list[Record] = field(default_factory=list)
+    initial: dict[int, list[Record]] = field(default_factory=dict)
+    # Stored rows of values of these keys, filled by the task.
+    rows: dict[bytes, bytes] = field(default_factory=dict)
+
+
+def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
+    """Group and order the rows of a task."""
+    result = KeyedInput()
+    initial = None
+    if INPUT in table.column_names:
+        kinds = table[INPUT]
+        others = table.filter(pc.equal(kinds, BROADCASTS)).sort_by(SEQ)
+        if others.num_rows and program.broadcast:
+            result.broadcast = _unpacked(others, BROADCAST_ROW, program.broadcast)
+        table = table.filter(pc.not_equal(kinds, BROADCASTS))
+    if table.num_rows == 0:
+        return result
+    # Positions decide ties; nothing below may depend on the order of arrival.
+    codes, first = _codes(table, program.keys)
+    _keys(table, program, first, result)
+    rank = _rank(result)
+    places = rank[codes]
+    order = np.lexsort((table[SEQ].to_numpy(), places))
+    table, places = table.take(pa.array(order)), places[order]
+    if INPUT in table.column_names:
+        is_event = pc.equal(table[INPUT], EVENTS)
+        initial = table.filter(pc.invert(is_event))
+        mask = is_event.to_numpy()
+        _initial(initial, places[~mask], program, result)
+        table, places = table.filter(is_event), places[mask]
+    counts = np.bincount(places, minlength=len(result.ids))
+    result.bounds = [0, *np.cumsum(counts).tolist()]
+    result.records = list(records(table, program.input))
+    if TIME in table.column_names and table[TIME].null_count < table.num_rows:
+        result.times = column_values(table[TIME], Type("long"))
+    return result
+
+
+def _codes(table: pa.Table, keys: Schema) -> tuple[np.ndarray, np.ndarray]:
+    """Number the distinct keys; returns a code per row and a row per code."""
+    codes: np.ndarray | None = None
+    for f in keys.fields:
+        column = table[f.name].combine_chunks()
+        if f.type.kind in ("float", "double"):
+            column = pc.add(column, 0.0)  # -0.0 and 0.0 are one key
+        encoded = column.dictionary_encode(null_encoding="encode")
+        mine = encoded.indices.to_numpy().astype(np.int64)
+        if codes is None:
+            codes = mine
+        else:
+            both = pa.array(codes * max(len(encoded.dictionary), 1) + mine)
+            codes = both.dictionary_encode().indices.to_numpy().astype(np.int64)
+    assert codes is not None
+    first = np.empty(int(codes.max()) + 1, dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    return codes, first
+
+
+def _keys(
+    table: pa.Table, program: OperatorProgram, first: np.ndarray, into: KeyedInput
+) -> None:
+    distinct = table.select([GROUP, *program.keys.names]).take(pa.array(first))
+    columns = []
+    for f in program.keys.fields:
+        column = distinct[f.name]
+        if f.type.kind in ("float", "double"):
+            column = pc.add(column, 0.0)
+        columns.append(codec_of(f.type).from_arrow(column.to_pylist()))
+    into.keys = list(zip(*columns, strict=True))
+    into.groups = distinct[GROUP].to_pylist()
+    into.ids = [
+        with_group(g, key_bytes(k)) for g, k in zip(into.groups, into.keys, strict=True)
+    ]
+
+
+def _rank(into: KeyedInput) -> np.ndarray:
+    """Sort the keys by id; returns the place of each code."""
+    order = pc.sort_indices(pa.array(into.ids, pa.binary())).to_numpy()
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    places = order.tolist()
+    into.ids = [into.ids[i] for i in places]
+    into.keys = [into.keys[i] for i in places]
+    into.groups = [into.groups[i] for i in places]
+    return rank
+
+
+def _unpacked(table: pa.Table, column: str, schema: Schema) -> list[Record]:
+    flat = pa.Table.from_struct_array(table[column].combine_chunks())
+    return list(records(flat, schema))
+
+
+def _initial(
+    table: pa.Table, places: np.ndarray, program: OperatorProgram, into: KeyedInput
+) -> None:
+    if table.num_rows and program.initial:
+        rows = _unpacked(table, INITIAL_ROW, program.initial)
+        for place, record in zip(places.tolist(), rows, strict=True):
+            into.initial.setdefault(place, []).append(record)

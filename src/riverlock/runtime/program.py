@@ -1,0 +1,52 @@
+"""An operator as it travels to the workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from riverlock.core.types import Schema
+from riverlock.flow.process import Process
+from riverlock.state.layout import StateLayout
+from riverlock.state.spec import specs_of
+
+__all__ = ["EpochInfo", "OperatorProgram"]
+
+MAIN = "main"
+DEAD = "dead"
+DEAD_SCHEMA = (
+    "operator string, key string, epoch bigint, error string, line string,"
+    " record string"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorProgram:
+    """A process with everything that was resolved when the flow was built."""
+
+    uid: str
+    process: Process
+    keys: Schema
+    input: Schema
+    outputs: dict[str, Schema]  # main, then side outputs by name
+    broadcast: Schema | None = None
+    initial: Schema | None = None
+    # update_state_by_key: visit every stored key in every epoch
+    visits_all: bool = False
+    # Poison records go to the dead-letter output instead of failing the epoch.
+    has_dead_letters: bool = False
+    # Event-time declarations by number, as the SOURCE column refers to them.
+    event_times: tuple[str, ...] = ()
+
+    def layout(self) -> StateLayout:
+        """Return how the state of the process is stored."""
+        return StateLayout(self.keys, specs_of(type(self.process)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochInfo:
+    """What is the same for all tasks of an epoch."""
+
+    epoch: int
+    now_us: int
+    seed: int
+    watermark_us: int | None = None

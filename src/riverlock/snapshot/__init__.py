@@ -1,0 +1,1 @@
+"""The open snapshot format: layout, manifests, state files."""

@@ -1,0 +1,201 @@
+"""What is in a store: flows, epochs, runs, named snapshots.
+
+The only module that knows which file decides what. Listing happens at start, in
+commands and beside the loop; never while an epoch runs.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from riverlock.core.errors import (
+    InvalidConfigError,
+    SnapshotNotFoundError,
+    StorageNotFoundError,
+    UnsupportedFormatError,
+)
+from riverlock.core.ids import check_name
+from riverlock.snapshot.layout import FLOW, SNAPSHOTS, RegionPaths, epoch_of, snapshot_path
+from riverlock.snapshot.records import FORMAT, Flow, Manifest, Named, Run
+from riverlock.snapshot.sealed import seal, unseal
+
+if TYPE_CHECKING:
+    from riverlock.storage.base import Storage
+
+__all__ = ["Catalog"]
+
+MAIN_REGION = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Reads and writes the records of a store."""
+
+    storage: Storage
+    region: str = MAIN_REGION
+
+    @property
+    def paths(self) -> RegionPaths:
+        """The paths of the region."""
+        return RegionPaths(self.region)
+
+    def flow(self) -> Flow:
+        """Return the flow of the store.
+
+        Raises:
+            SnapshotNotFoundError: There is no store here.
+            UnsupportedFormatError: A newer version wrote it.
+        """
+        try:
+            data = self.storage.get(FLOW)
+        except StorageNotFoundError as error:
+            raise SnapshotNotFoundError(
+                "a store", store=self.storage.uri, available="no flow.json"
+            ) from error
+        found = unseal(data, Flow, path=FLOW)
+        if found.format > FORMAT or found.features:
+            raise UnsupportedFormatError(
+                FLOW,
+                supported=FORMAT,
+                found=f"{found.format} with features {list(found.features)}",
+            )
+        return found
+
+    def open_flow(self, name: str, *, key_groups: int, now_us: int) -> Flow:
+        """Return the store's flow, making the store if it is new.
+
+        Raises:
+            InvalidConfigError: The store belongs to another flow, or the number of key
+                groups differs.
+        """
+        fresh = Flow(
+            format=FORMAT,
+            name=name,
+            id=uuid.uuid4().hex,
+            key_groups=key_groups,
+            created_us=now_us,
+        )
+        if not self.storage.exists(FLOW) and self.storage.put_if_absent(
+            FLOW, seal(fresh)
+        ):
+            return fresh
+        found = self.flow()
+        if found.name != name:
+            raise InvalidConfigError(
+                f"store {self.storage.uri}",
+                expected=f"the store of flow {name!r}",
+                found=f"flow {found.name!r}",
+                hint="give each flow a store of its own",
+            )
+        if found.key_groups != key_groups:
+            raise InvalidConfigError(
+                f"key_groups={key_groups} of flow {name!r}",
+                expected=f"{found.key_groups}, fixed when the store was made",
+                found=str(key_groups),
+            )
+        return found
+
+    def epochs(self) -> list[int]:
+        """Return the retained epochs, oldest first."""
+        found = self.storage.list(self.paths.epochs)
+        return [epoch_of(e.path) for e in found if e.path.endswith(".json")]
+
+    def newest(self) -> Manifest | None:
+        """Return the newest manifest, or None before the first epoch."""
+        epochs = self.epochs()
+        return self.manifest(epochs[-1]) if epochs else None
+
+    def manifest(self, epoch: int) -> Manifest:
+        """Return the manifest of a retained epoch.
+
+        Raises:
+            SnapshotNotFoundError: It is not retained.
+            SnapshotCorruptedError: It was altered.
+        """
+        path = self.paths.manifest(epoch)
+        try:
+            data = self.storage.get(path)
+        except StorageNotFoundError as error:
+            epochs = self.epochs()
+            span = f"epochs {epochs[0]} to {epochs[-1]}" if epochs else "no epoch"
+            raise SnapshotNotFoundError(
+                f"epoch {epoch}", store=self.storage.uri, available=span
+            ) from error
+        found = unseal(data, Manifest, path=path)
+        if found.format > FORMAT:
+            raise UnsupportedFormatError(path, supported=FORMAT, found=found.format)
+        return found
+
+    def decide(self, manifest: Manifest) -> bool:
+        """Put the manifest if absent: the commit point. False: already decided."""
+        return self.storage.put_if_absent(
+            self.paths.manifest(manifest.epoch), seal(manifest)
+        )
+
+    def newest_run(self) -> Run | None:
+        """Return the newest claim of the region."""
+        claims = [e.path for e in self.storage.list(self.paths.runs)]
+        return self.run(epoch_of(claims[-1])) if claims else None
+
+    def run(self, number: int) -> Run | None:
+        """Return the claim of a run number, or None."""
+        path = self.paths.run(number)
+        try:
+            return unseal(self.storage.get(path), Run, path=path)
+        except StorageNotFoundError:
+            return None
+
+    def claim(self, run: Run) -> bool:
+        """Claim a run number; False if another run has it."""
+        return self.storage.put_if_absent(self.paths.run(run.run), seal(run))
+
+    def snapshots(self) -> list[Named]:
+        """Return the named snapshots."""
+        return [
+            unseal(self.storage.get(e.path), Named, path=e.path)
+            for e in self.storage.list(SNAPSHOTS)
+        ]
+
+    def pin(self, name: str, *, epoch: int, now_us: int, note: str = "") -> Named:
+        """Name an epoch, so that retention keeps it.
+
+        Raises:
+            InvalidConfigError: The name is taken.
+            SnapshotNotFoundError: The epoch is not retained.
+        """
+        check_name("snapshot name", name)
+        self.manifest(epoch)
+        named = Named(
+            name=name, regions={self.region: epoch}, created_us=now_us, note=note
+        )
+        if not self.storage.put_if_absent(snapshot_path(name), seal(named)):
+            raise InvalidConfigError(
+                f"snapshot name {name!r}", expected="a new name", found="one that exists"
+            )
+        return named
+
+    def resolve(self, at: str | int | None) -> Manifest:
+        """Return the manifest meant by a number, a name, or None for the newest.
+
+        Raises:
+            SnapshotNotFoundError: There is no such epoch or name.
+        """
+        if at is None:
+            found = self.newest()
+            if found is None:
+                raise SnapshotNotFoundError(
+                    "an epoch", store=self.storage.uri, available="no epoch yet"
+                )
+            return found
+        text = str(at)
+        if text.isdecimal():
+            return self.manifest(int(text))
+        for named in self.snapshots():
+            if named.name == text:
+                return self.manifest(named.regions[self.region])
+        names = ", ".join(n.name for n in self.snapshots()) or "none"
+        raise SnapshotNotFoundError(
+            f"snapshot {text!r}", store=self.storage.uri, available=f"names: {names}"
+        )

@@ -1,0 +1,112 @@
+"""Fewer, larger state files, so that a restart reads a bounded number of them.
+
+Universal compaction: a *span* is the set of files of the same epochs. When spans become
+too many, the newest ones are merged, going back as long as the next older span is not
+much larger than what is merged already. An entry is thus rewritten a logarithmic number
+of times. Tombstones and expired entries go only when the oldest span takes part: below
+it there is nothing that they hide.
+
+Runs beside the loop. Its files take effect with the next manifest; until then, and if the
+process dies, they are unreferenced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from riverlock.snapshot.files import live, merge_tables, read_table, write_state_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from riverlock.snapshot.layout import RegionPaths
+    from riverlock.snapshot.records import OperatorState, StateFile
+    from riverlock.storage.base import Storage
+
+__all__ = ["Compaction", "choose", "compact"]
+
+MAX_SPANS = 12
+RATIO = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """A merge to do: consecutive spans of one operator."""
+
+    operator: str
+    files: tuple[StateFile, ...]
+    drops_tombstones: bool
+
+
+def choose(
+    operator: str, state: OperatorState, *, max_spans: int = MAX_SPANS
+) -> Compaction | None:
+    """Return the merge that is due, or None."""
+    spans = _spans(state.files)
+    if len(spans) <= max_spans:
+        return None
+    first = len(spans) - max(2, max_spans // 2)
+    rows = sum(f.rows for span in spans[first:] for f in span)
+    while first > 0:
+        older = sum(f.rows for f in spans[first - 1])
+        if older > RATIO * rows:
+            break
+        first -= 1
+        rows += older
+    files = tuple(f for span in spans[first:] for f in span)
+    return Compaction(operator=operator, files=files, drops_tombstones=first == 0)
+
+
+def _spans(files: tuple[StateFile, ...]) -> list[list[StateFile]]:
+    """Group files by the epochs they cover, oldest first; overlaps stay together."""
+    spans: list[list[StateFile]] = []
+    end = -1
+    for file in sorted(files, key=lambda f: (f.first_epoch, f.last_epoch)):
+        if spans and file.first_epoch <= end:
+            spans[-1].append(file)
+        else:
+            spans.append([file])
+        end = max(end, file.last_epoch)
+    return spans
+
+
+def compact(
+    storage: Storage,
+    paths: RegionPaths,
+    plan: Compaction,
+    *,
+    now_us: int,
+    pieces: list[tuple[int, int]],
+    attempt: str,
+) -> tuple[StateFile, ...]:
+    """Merge the files of a plan into one file per piece of the key groups.
+
+    Raises:
+        SnapshotCorruptedError: A file is missing or altered.
+    """
+    ordered = sorted(plan.files, key=lambda f: (f.first_epoch, f.last_epoch))
+    epochs = ordered[0].first_epoch, max(f.last_epoch for f in ordered)
+    table = merge_tables([read_table(storage, f) for f in ordered])
+    if plan.drops_tombstones:
+        table = live(table, now_us)
+    made = []
+    for number, (first, end) in enumerate(pieces):
+        part = _piece(table, first, end, with_shared=number == 0)
+        if part.num_rows:
+            name = f"{attempt}-{number:04d}"
+            path = paths.state_file(plan.operator, epochs[1], name)
+            made.append(
+                write_state_file(
+                    storage, path, part, epochs=epochs, groups=(first, end)
+                )
+            )
+    return tuple(made)
+
+
+def _piece(table: pa.Table, first: int, end: int, *, with_shared: bool) -> pa.Table:
+    import pyarrow.compute as pc
+
+    group = table["key_group"]
+    inside = pc.and_(pc.greater_equal(group, first), pc.less(group, end))
+    return table.filter(pc.fill_null(inside, with_shared))

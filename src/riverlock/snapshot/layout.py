@@ -1,0 +1,88 @@
+"""Where things are in a store (format §1); names sort in time order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["FLOW", "RegionPaths", "channel_path", "epoch_of", "snapshot_path"]
+
+FLOW = "flow.json"
+SNAPSHOTS = "snapshots/"
+CHANNELS = "channels/"
+
+
+@dataclass(frozen=True, slots=True)
+class RegionPaths:
+    """The paths of one region, relative to the store."""
+
+    region: str
+
+    @property
+    def root(self) -> str:
+        """Everything of the region."""
+        return f"regions/{self.region}/"
+
+    @property
+    def epochs(self) -> str:
+        """The folder of manifests."""
+        return f"{self.root}epochs/"
+
+    @property
+    def runs(self) -> str:
+        """The folder of run numbers."""
+        return f"{self.root}runs/"
+
+    @property
+    def state(self) -> str:
+        """The folder of state files."""
+        return f"{self.root}state/"
+
+    @property
+    def staged(self) -> str:
+        """The folder of what tasks hand to sinks and later stages."""
+        return f"{self.root}staged/"
+
+    @property
+    def status(self) -> str:
+        """The live status, overwritten after each epoch."""
+        return f"{self.root}status.json"
+
+    @property
+    def owner(self) -> str:
+        """The heartbeat of the run that owns the region."""
+        return f"{self.root}owner.json"
+
+    def manifest(self, epoch: int) -> str:
+        """The manifest of an epoch."""
+        return f"{self.epochs}{epoch:012d}.json"
+
+    def run(self, number: int) -> str:
+        """The claim of a run number."""
+        return f"{self.runs}{number:012d}.json"
+
+    def state_file(self, uid: str, epoch: int, attempt: str) -> str:
+        """A state file: the attempt makes the name unique for ever."""
+        return f"{self.state}{uid}/{epoch:012d}-{attempt}.parquet"
+
+    def staged_file(self, epoch: int, attempt: str, suffix: str) -> str:
+        """A staged output of an epoch."""
+        return f"{self.staged}{epoch:012d}/{attempt}{suffix}"
+
+    def source_log(self, uid: str, epoch: int) -> str:
+        """A source's own record of what it has read up to an epoch."""
+        return f"{self.root}sources/{uid}/{epoch:012d}.json"
+
+
+def epoch_of(path: str) -> int:
+    """Return the number in a file name such as ``000000000042.json``."""
+    return int(path.rsplit("/", 1)[-1].partition(".")[0].partition("-")[0])
+
+
+def snapshot_path(name: str) -> str:
+    """The record of a named snapshot."""
+    return f"{SNAPSHOTS}{name}.json"
+
+
+def channel_path(name: str) -> str:
+    """The folder of a channel."""
+    return f"{CHANNELS}{name}/"

@@ -1,0 +1,158 @@
+"""The records of the store, one to one with ``docs/format.md``.
+
+JSON on disk, msgspec structs here. Unknown fields are ignored on reading, so that a
+newer minor writer stays readable; a newer ``format`` number is refused (catalog).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "FORMAT",
+    "Flow",
+    "InputRange",
+    "Manifest",
+    "Named",
+    "OperatorState",
+    "Run",
+    "SinkOutput",
+    "StateFile",
+    "TimerHeads",
+    "Variable",
+    "Watermark",
+]
+
+FORMAT = 1
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of all records: immutable, keyword-only, defaults left out."""
+
+
+class Flow(Record):
+    """``flow.json``: written once, when the store is made (format §2)."""
+
+    format: int
+    name: str
+    id: str
+    key_groups: int
+    created_us: int
+    features: tuple[str, ...] = ()
+
+
+class Run(Record):
+    """``runs/<n>.json``: a run number is owned by who created its file (§3)."""
+
+    run: int
+    host: str
+    pid: int
+    token: str
+    started_us: int
+
+
+class StateFile(Record):
+    """A Parquet file of state entries that a manifest refers to (§5)."""
+
+    path: str
+    first_epoch: int
+    last_epoch: int
+    # The key groups it may hold entries of: first inclusive, last exclusive.
+    first_group: int
+    end_group: int
+    rows: int
+    bytes: int
+    checksum: str
+    deletes: int = 0
+    # Holds broadcast entries, which every task needs whatever its range.
+    shared: bool = False
+
+
+class Variable(Record):
+    """A declared state variable (§5.2)."""
+
+    kind: str  # value, list, map, reducing
+    type: str
+    key: str | None = None
+    scope: str = "key"  # key, group, broadcast
+    ttl_us: int | None = None
+
+
+class TimerHeads(Record):
+    """The earliest pending timers: an epoch is due when time reaches them."""
+
+    event_us: int | None = None
+    processing_us: int | None = None
+
+
+class OperatorState(Record):
+    """The whole state of an operator at the end of an epoch."""
+
+    keys: str  # DDL of the key columns
+    variables: dict[str, Variable]
+    files: tuple[StateFile, ...] = ()  # oldest first; later entries win
+    timers: TimerHeads = TimerHeads()
+    # Entry ids added minus entry ids deleted: what ``status`` shows as state size.
+    entries: int = 0
+
+
+class InputRange(Record):
+    """What an epoch read of a source: offsets are the source's own JSON."""
+
+    start: Any
+    end: Any
+    rows: int | None = None
+
+
+class Watermark(Record):
+    """Event time of an ``event_time`` declaration, as used by the *next* epoch."""
+
+    max_time_us: int | None = None
+    watermark_us: int | None = None
+    # Wall time at which rows were last seen, for idle inputs.
+    active_us: int | None = None
+
+
+class SinkOutput(Record):
+    """What the tasks staged for a sink; the sink's own JSON tokens."""
+
+    kind: str
+    tokens: tuple[Any, ...] = ()
+    rows: int = 0
+
+
+class Manifest(Record):
+    """``epochs/<n>.json``: the epoch exists if and only if this file does (§4)."""
+
+    format: int
+    flow: str
+    region: str
+    epoch: int
+    parent: int | None
+    run: int
+    started_us: int
+    decided_us: int
+    # Processing time and randomness that user code saw.
+    now_us: int
+    seed: int
+    parallelism: int
+    key_groups: int
+    code: str
+    # (first epoch, token) of the runs that led here, newest last (§4.3).
+    history: tuple[tuple[int, str], ...] = ()
+    inputs: dict[str, InputRange] = {}
+    watermarks: dict[str, Watermark] = {}
+    operators: dict[str, OperatorState] = {}
+    outputs: dict[str, SinkOutput] = {}
+    metrics: dict[str, Any] = {}
+
+
+class Named(Record):
+    """``snapshots/<name>.json``: pins one epoch of each region."""
+
+    name: str
+    regions: dict[str, int]
+    created_us: int
+    note: str = ""

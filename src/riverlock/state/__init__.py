@@ -1,0 +1,1 @@
+"""Declared state, its handles, and the stores that hold it."""

@@ -1,0 +1,280 @@
+"""What one task changed in one epoch: as Parquet columns and as store bytes.
+
+The columns go to the snapshot, the bytes to the local redo file that the next epoch
+applies to the working copy once this epoch is committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import StateTypeError
+from riverlock.state.codec import NONE, Codec, encode
+from riverlock.state.keys import timer_slot
+from riverlock.state.layout import Row, StateLayout
+from riverlock.state.store import Changes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["KINDS", "ChangeLog", "Entry"]
+
+KINDS = ("event", "processing")
+Key = tuple[Any, ...] | None
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Changed rows of values, column by column to be."""
+
+    ids: list[bytes] = field(default_factory=list)
+    groups: list[int | None] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
+    values: list[tuple[Any, ...] | None] = field(default_factory=list)
+    payloads: list[bytes | None] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Entry:
+    """A changed entry of its own: list element, map entry, expiring value, timer."""
+
+    id: bytes
+    entry: str
+    group: int | None
+    key: Key
+    variable: str | None
+    payload: bytes | None  # None: deleted
+    data: Any = None
+    expires_us: int | None = None
+    timer: tuple[str, int] | None = None
+
+
+class ChangeLog:
+    """Collects changes in any order; an id is recorded at most once."""
+
+    def __init__(self, layout: StateLayout, operator: str) -> None:
+        """Begin without changes."""
+        self._layout = layout
+        self._operator = operator
+        self._rows = {scope: _Rows() for scope in layout.rows}
+        self._entries: list[Entry] = []
+        self._changes = Changes.empty()
+        self.added = 0
+
+    def row(
+        self,
+        scope: str,
+        at: tuple[bytes, int | None, Key],
+        values: tuple[Any, ...] | None,
+        payload: bytes | None,
+    ) -> None:
+        """Record a row of values, or with None its removal."""
+        rows = self._rows[scope]
+        rows.ids.append(at[0])
+        rows.groups.append(at[1])
+        rows.keys.append(at[2])
+        rows.values.append(values)
+        rows.payloads.append(payload)
+
+    def entry(self, entry: Entry) -> None:
+        """Record an entry of its own."""
+        self._entries.append(entry)
+
+    def timer(
+        self, at: tuple[bytes, int | None, Key], kind: int, when_us: int, *, on: bool
+    ) -> None:
+        """Record that a timer was set or is gone."""
+        slot = timer_slot(kind, when_us)
+        payload = encode(at[2]) if on else None
+        self._entries.append(
+            Entry(
+                at[0] + slot,
+                "timer",
+                at[1],
+                at[2],
+                None,
+                payload,
+                timer=(KINDS[kind], when_us),
+            )
+        )
+        self._changes.timers.append((slot[1:], at[0], payload))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changed."""
+        return not self._entries and not any(r.ids for r in self._rows.values())
+
+    @property
+    def deletes(self) -> int:
+        """How many entries were removed."""
+        rows = sum(r.payloads.count(None) for r in self._rows.values())
+        return rows + sum(e.payload is None for e in self._entries)
+
+    def changes(self) -> Changes:
+        """Return the bytes for the store; call after ``table``, which normalises."""
+        changes = self._changes
+        for rows in self._rows.values():
+            pairs = list(zip(rows.ids, rows.payloads, strict=True))
+            changes.puts += [p for p in pairs if p[1] is not None]  # type: ignore[misc]
+            changes.deletes += [i for i, p in pairs if p is None]
+        for e in self._entries:
+            if e.payload is None:
+                changes.deletes.append(e.id)
+            else:
+                changes.puts.append((e.id, e.payload))
+            if e.expires_us is not None:
+                changes.expiries.append(e.payload[:8] + e.id)  # type: ignore[index]
+        changes.puts.sort()
+        return changes
+
+    def table(self) -> pa.Table:
+        """Return the changes as a table sorted by id.
+
+        Raises:
+            StateTypeError: User code assigned a value that the type cannot hold.
+        """
+        import pyarrow as pa
+
+        parts = [
+            self._rows_table(scope, rows)
+            for scope, rows in self._rows.items()
+            if rows.ids
+        ]
+        if self._entries:
+            parts.append(self._entries_table())
+        table = pa.concat_tables(parts) if parts else self._layout.arrow.empty_table()
+        return table.sort_by("id")
+
+    def _rows_table(self, scope: str, rows: _Rows) -> pa.Table:
+        import pyarrow as pa
+
+        row, n = self._layout.rows[scope], len(rows.ids)
+        self._normalise(row, rows)
+        is_deleted = [v is None for v in rows.values]
+        blank = (None,) * len(row.names)
+        columns = zip(*(v or blank for v in rows.values), strict=True)
+        data = {
+            name: self._array(codec, list(column), name, rows.keys)
+            for name, codec, column in zip(row.names, row.codecs, columns, strict=True)
+        }
+        schema = self._layout.arrow
+        data_type = schema.field("data").type
+        structs = [data.get(f.name, pa.nulls(n, f.type)) for f in data_type]
+        return pa.table(
+            [
+                pa.array(rows.ids, pa.binary()),
+                pa.repeat(pa.scalar("values"), n),
+                pa.array(rows.groups, pa.int32()),
+                self._key_array(rows.keys),
+                pa.nulls(n, pa.string()),
+                pa.array(is_deleted, pa.bool_()),
+                pa.nulls(n, schema.field("expires_at").type),
+                pa.nulls(n, schema.field("timer").type),
+                pa.StructArray.from_arrays(
+                    structs, fields=list(data_type), mask=pa.array(is_deleted)
+                ),
+            ],
+            schema=schema,
+        )
+
+    def _normalise(self, row: Row, rows: _Rows) -> None:
+        """Bring values to their declared type; payloads follow what changed."""
+        for at, (name, codec) in enumerate(zip(row.names, row.codecs, strict=True)):
+            if codec.plain is not None:
+                found = {type(v[at]) for v in rows.values if v is not None}
+                if found <= {codec.plain, NONE}:
+                    continue
+            for i, values in enumerate(rows.values):
+                if values is None or values[at] is None:
+                    continue
+                fixed = self._checked(codec, values[at], name, rows.keys[i])
+                fresh = (*values[:at], fixed, *values[at + 1 :])
+                rows.values[i] = fresh
+                rows.payloads[i] = encode(fresh)
+
+    def _checked(self, codec: Codec, value: Any, name: str, key: Key) -> Any:
+        try:
+            return codec.normalise(value)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise StateTypeError(
+                operator=self._operator,
+                variable=name,
+                key=_shown(key),
+                expected=f"{codec.type.ddl} ({error})",
+                found=value,
+            ) from error
+
+    def _array(
+        self, codec: Codec, values: list[Any], name: str, keys: list[Key]
+    ) -> pa.Array:
+        import pyarrow as pa
+
+        if codec.to_arrow is not None:
+            values = [None if v is None else codec.to_arrow(v) for v in values]
+        try:
+            return pa.array(values, codec.type.to_arrow())
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            for value, key in zip(values, keys, strict=True):
+                if value is not None:
+                    self._checked(codec, value, name, key)
+            raise
+
+    def _key_array(self, keys: list[Key]) -> pa.StructArray:
+        import pyarrow as pa
+
+        kind = self._layout.arrow.field("key").type
+        blank = (None,) * kind.num_fields
+        columns = zip(*(k if k is not None else blank for k in keys), strict=True)
+        arrays = [
+            pa.array(list(c), f.type) for c, f in zip(columns, kind, strict=True)
+        ]
+        mask = pa.array([k is None for k in keys])
+        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
+
+    def _entries_table(self) -> pa.Table:
+        import pyarrow as pa
+
+        entries, schema = self._entries, self._layout.arrow
+        columns: dict[str, Any] = {
+            "id": [e.id for e in entries],
+            "entry": [e.entry for e in entries],
+            "key_group": [e.group for e in entries],
+            "variable": [e.variable for e in entries],
+            "deleted": [e.payload is None for e in entries],
+        }
+        arrays = {n: pa.array(v, schema.field(n).type) for n, v in columns.items()}
+        arrays["key"] = self._key_array([e.key for e in entries])
+        instant = schema.field("expires_at").type
+        arrays["expires_at"] = pa.array([e.expires_us for e in entries]).cast(
+            pa.int64()
+        ).cast(instant)
+        arrays["timer"] = pa.StructArray.from_arrays(
+            [
+                pa.array([e.timer[0] if e.timer else None for e in entries], "string"),
+                pa.array([e.timer[1] if e.timer else None for e in entries], "int64")
+                .cast(instant),
+            ],
+            fields=list(schema.field("timer").type),
+            mask=pa.array([e.timer is None for e in entries]),
+        )
+        if "data" in schema.names:
+            arrays["data"] = self._data_array(schema.field("data").type)
+        return pa.table([arrays[n] for n in schema.names], schema=schema)
+
+    def _data_array(self, kind: pa.StructType) -> pa.StructArray:
+        import pyarrow as pa
+
+        arrays = []
+        for f in kind:
+            mine = [
+                e.data if e.variable == f.name and e.payload is not None else None
+                for e in self._entries
+            ]
+            arrays.append(pa.array(mine, f.type))
+        mask = pa.array([e.payload is None or not e.variable for e in self._entries])
+        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
+
+
+def _shown(key: Key) -> object:
+    return key[0] if key is not None and len(key) == 1 else key

@@ -1,0 +1,569 @@
+"""Run-time handles of declared state: what ``self.recent`` and ``self.seen`` are.
+
+A handle serves one variable for all keys of a task, one key at a time. It reads from the
+store what is asked of it, remembers what is written, and hands the difference to the
+change log when the key is done. Handles that were not touched cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+from riverlock.core.errors import StateError, StateTypeError
+from riverlock.state.changelog import ChangeLog, Entry, Key
+from riverlock.state.codec import Codec, codec_of, encode
+from riverlock.state.keys import (
+    index_bytes,
+    index_of,
+    list_slot,
+    map_key_bytes,
+    map_slot,
+    time_bytes,
+    time_of,
+    value_slot,
+)
+from riverlock.state.spec import Map, Reducing, StateSpec
+from riverlock.state.store import StateReader
+
+__all__ = ["ListHandle", "MapHandle", "ReducingHandle", "ValueHandle", "Visit", "bind"]
+
+V = TypeVar("V")
+
+
+class Visit:
+    """Whose turn it is: the key (or group) that handles read and write."""
+
+    __slots__ = ("at", "is_writable", "log", "now_us", "operator", "reader", "touched")
+
+    def __init__(
+        self, operator: str, reader: StateReader, log: ChangeLog, now_us: int
+    ) -> None:
+        """Begin with nobody's turn."""
+        self.operator = operator
+        self.reader = reader
+        self.log = log
+        self.now_us = now_us
+        self.at: tuple[bytes, int | None, Key] = (b"", None, None)
+        self.touched: list[Handle] = []
+        self.is_writable = True
+
+    def flush(self) -> None:
+        """Hand all changes of this turn to the log."""
+        for handle in self.touched:
+            handle.flush()
+        self.touched.clear()
+
+    def save(self) -> list[tuple[Handle, Any]]:
+        """Return a way back to this moment."""
+        return [(handle, handle.snapshot()) for handle in self.touched]
+
+    def rewind(self, saved: list[tuple[Handle, Any]]) -> None:
+        """Go back to the moment of a ``save``."""
+        self.forget()
+        for handle, snapshot in saved:
+            handle.rewind(snapshot)
+            handle._touch()
+
+    def forget(self) -> None:
+        """Drop all changes of this turn."""
+        for handle in self.touched:
+            handle.reset()
+        self.touched.clear()
+
+
+class Handle:
+    """Base: knows its variable, its codec and how entries expire."""
+
+    def __init__(self, spec: StateSpec, visit: Visit) -> None:
+        """Bind a variable to the turns of a task."""
+        self.spec = spec
+        self.visit = visit
+        self.codec: Codec = codec_of(spec.type)
+        self._decode = self.codec.decoder()
+        self._is_touched = False
+
+    def _touch(self) -> None:
+        if not self._is_touched:
+            self._is_touched = True
+            self.visit.touched.append(self)
+
+    def _write(self) -> None:
+        if not self.visit.is_writable:
+            raise StateError(
+                f"broadcast state {self.spec.name!r} is read-only here",
+                hint="write it in on_broadcast, which every task sees alike",
+            )
+        self._touch()
+
+    def reset(self) -> None:
+        """Forget the turn."""
+        self._is_touched = False
+
+    def flush(self) -> None:
+        """Hand the changes of the turn to the log and forget it."""
+        raise AssertionError
+
+    def snapshot(self) -> Any:
+        """Return what ``rewind`` needs to come back to this moment."""
+        raise AssertionError
+
+    def rewind(self, saved: Any) -> None:
+        """Come back to the moment of a ``snapshot``."""
+        raise AssertionError
+
+    def _normal(self, value: Any, codec: Codec | None = None) -> Any:
+        codec = codec or self.codec
+        if value is None or type(value) is codec.plain:
+            return value
+        try:
+            return codec.normalise(value)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            key = self.visit.at[2]
+            raise StateTypeError(
+                operator=self.visit.operator,
+                variable=self.spec.name,
+                key=key[0] if key is not None and len(key) == 1 else key,
+                expected=f"{codec.type.ddl} ({error})",
+                found=value,
+            ) from error
+
+    def _arrow(self, value: Any) -> Any:
+        out = self.codec.to_arrow
+        return value if value is None or out is None else out(value)
+
+    @property
+    def _expires_us(self) -> int | None:
+        ttl = self.spec.ttl_us
+        return None if ttl is None else self.visit.now_us + ttl
+
+    def _live(self, payload: bytes | None) -> bytes | None:
+        """Return the coded value if the entry exists and has not expired."""
+        if payload is None or self.spec.ttl_us is None:
+            return payload
+        return payload[8:] if time_of(payload[:8]) > self.visit.now_us else None
+
+    def _put(self, entry_id: bytes, coded: bytes, data: Any, kind: str) -> None:
+        at, expires = self.visit.at, self._expires_us
+        payload = coded if expires is None else time_bytes(expires) + coded
+        name = self.spec.name
+        self.visit.log.entry(
+            Entry(entry_id, kind, at[1], at[2], name, payload, data, expires)
+        )
+
+    def _delete(self, entry_id: bytes, kind: str) -> None:
+        at = self.visit.at
+        self.visit.log.entry(Entry(entry_id, kind, at[1], at[2], self.spec.name, None))
+
+
+_UNREAD = object()
+
+
+class ValueHandle(Handle):
+    """An expiring value: an entry of its own, written again when assigned."""
+
+    def __init__(self, spec: StateSpec, visit: Visit) -> None:
+        """Begin unread."""
+        super().__init__(spec, visit)
+        self._slot = value_slot(spec.name)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the turn."""
+        super().reset()
+        self._value: Any = _UNREAD
+        self._coded: bytes | None = None
+        self._assigned = False
+
+    def get(self) -> Any:
+        """Return the value, or None."""
+        if self._value is _UNREAD:
+            self._touch()
+            payload = self.visit.reader.get(self.visit.at[0] + self._slot)
+            self._coded = self._live(payload)
+            self._value = None if self._coded is None else self._decode(self._coded)
+        return self._value
+
+    def set(self, value: Any) -> None:
+        """Assign; None forgets the value."""
+        self.get()
+        self._write()
+        self._value = self._normal(value)
+        self._assigned = True
+
+    def snapshot(self) -> Any:
+        """Keep the coded value: the object itself may be changed in place."""
+        value = self._value
+        is_coded = value is not _UNREAD and value is not None
+        kept = encode(value) if is_coded else value
+        return is_coded, kept, self._coded, self._assigned
+
+    def rewind(self, saved: Any) -> None:
+        """Come back to the moment of a ``snapshot``."""
+        is_coded, kept, self._coded, self._assigned = saved
+        self._value = self._decode(kept) if is_coded else kept
+
+    def flush(self) -> None:
+        """Write the value if it was assigned or changed in place."""
+        entry_id = self.visit.at[0] + self._slot
+        if self._value is None:
+            if self._coded is not None:
+                self._delete(entry_id, "value")
+                self.visit.log.added -= 1
+        elif self._value is not _UNREAD:
+            coded = encode(self._value)
+            if self._assigned or coded != self._coded:
+                self._put(entry_id, coded, self._arrow(self._value), "value")
+                self.visit.log.added += self._coded is None
+        self.reset()
+
+
+class ReducingHandle:
+    """``add`` folds a value in; ``value`` is the fold so far, or None."""
+
+    __slots__ = ("_fn", "_get", "_set")
+
+    def __init__(
+        self,
+        fn: Callable[[Any, Any], Any],
+        get: Callable[[], Any],
+        set: Callable[[Any], None],  # noqa: A002 - the pair of get
+    ) -> None:
+        """Fold over whatever ``get`` and ``set`` reach."""
+        self._fn, self._get, self._set = fn, get, set
+
+    def add(self, value: Any) -> None:
+        """Fold ``value`` into the state."""
+        old = self._get()
+        self._set(value if old is None else self._fn(old, value))
+
+    @property
+    def value(self) -> Any:
+        """The fold so far; None before the first ``add``."""
+        return self._get()
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._set(None)
+
+
+class ListHandle(Handle, Sequence[V], Generic[V]):
+    """A list whose elements are entries: appending costs what is appended."""
+
+    def __init__(self, spec: StateSpec, visit: Visit) -> None:
+        """Begin unread."""
+        super().__init__(spec, visit)
+        self._slot = list_slot(spec.name)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the turn."""
+        super().reset()
+        self._new: list[Any] = []  # appended in this turn
+        self._old: list[Any] | None = None  # stored elements still in the list
+        self._coded: list[bytes] = []  # their bytes as read
+        self._ids: list[bytes] = []  # their ids
+        self._gone: list[bytes] = []  # ids to remove
+
+    def append(self, value: V) -> None:
+        """Add an element at the end, without reading the list."""
+        self._write()
+        self._new.append(self._normal(value))
+
+    def extend(self, values: Iterable[V]) -> None:
+        """Add elements at the end."""
+        for value in values:
+            self.append(value)
+
+    def clear(self) -> None:
+        """Remove all elements."""
+        self._write()
+        self._load()
+        self._gone += self._ids
+        self._old, self._coded, self._ids, self._new = [], [], [], []
+
+    def replace(self, values: Iterable[V]) -> None:
+        """Become ``values``; what stays in place is not written again."""
+        self._write()
+        fresh = [self._normal(v) for v in values]
+        old = self._load()
+        keep_from = old.index(fresh[0]) if fresh and fresh[0] in old else len(old)
+        kept = len(old) - keep_from
+        if old[keep_from:] != fresh[:kept]:
+            keep_from, kept = len(old), 0
+        self._gone += self._ids[:keep_from]
+        self._old = old[keep_from:]
+        self._coded, self._ids = self._coded[keep_from:], self._ids[keep_from:]
+        self._new = fresh[kept:]
+
+    def _load(self) -> list[Any]:
+        if self._old is None:
+            self._touch()
+            self._old = []
+            for entry_id, payload in self.visit.reader.scan(
+                self.visit.at[0] + self._slot
+            ):
+                coded = self._live(payload)
+                if coded is None:
+                    continue
+                self._old.append(self._decode(coded))
+                self._coded.append(coded)
+                self._ids.append(entry_id)
+        return self._old
+
+    def __iter__(self) -> Iterator[V]:
+        """Give the elements in order."""
+        return iter([*self._load(), *self._new])
+
+    def __len__(self) -> int:
+        """Count the elements."""
+        return len(self._load()) + len(self._new)
+
+    @overload
+    def __getitem__(self, at: int) -> V: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[V]: ...
+    def __getitem__(self, at: int | slice) -> V | list[V]:
+        """Return an element or a slice."""
+        found: V | list[V] = [*self._load(), *self._new][at]
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as a list."""
+        return list(self) == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """Show the elements."""
+        return repr(list(self))
+
+    def snapshot(self) -> Any:
+        """Keep copies; elements are kept as bytes."""
+        old = None if self._old is None else encode(self._old)
+        return (
+            old,
+            encode(self._new),
+            list(self._coded),
+            list(self._ids),
+            list(self._gone),
+        )
+
+    def rewind(self, saved: Any) -> None:
+        """Come back to the moment of a ``snapshot``."""
+        old, new, self._coded, self._ids, self._gone = saved
+        many = codec_of_list(self.codec)
+        self._old = None if old is None else many(old)
+        self._new = many(new)
+
+    def flush(self) -> None:
+        """Write what was appended, changed in place and removed."""
+        log = self.visit.log
+        for entry_id in self._gone:
+            self._delete(entry_id, "list")
+        log.added -= len(self._gone)
+        if self.codec.is_mutable and self._old:
+            for value, coded, entry_id in zip(
+                self._old, self._coded, self._ids, strict=True
+            ):
+                if encode(value) != coded:
+                    self._element(entry_id, value)
+        if self._new:
+            index = self._first_free()
+            prefix = self.visit.at[0] + self._slot
+            for offset, value in enumerate(self._new):
+                self._element(prefix + index_bytes(index + offset), value)
+            log.added += len(self._new)
+        self.reset()
+
+    def _first_free(self) -> int:
+        last = self.visit.reader.last(self.visit.at[0] + self._slot)
+        # Expired elements may or may not still be stored here. Counting from the
+        # time keeps clear of them, so that every copy chooses the same index.
+        floor = 0 if self.spec.ttl_us is None else self.visit.now_us << 10
+        return floor if last is None else max(floor, index_of(last) + 1)
+
+    def _element(self, entry_id: bytes, value: Any) -> None:
+        value = self._normal(value)
+        data = {"index": index_of(entry_id), "value": self._arrow(value)}
+        self._put(entry_id, encode(value), data, "list")
+
+
+def codec_of_list(codec: Codec) -> Callable[[bytes], list[Any]]:
+    """Return a decoder of many values of a codec's type."""
+    import msgspec
+
+    return msgspec.msgpack.Decoder(list[codec.python | None]).decode
+
+
+_ABSENT = object()
+
+
+class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
+    """A dictionary whose entries are stored one by one, in a stable order."""
+
+    def __init__(self, spec: StateSpec, visit: Visit) -> None:
+        """Begin unread."""
+        super().__init__(spec, visit)
+        assert isinstance(spec, Map)
+        self._slot = map_slot(spec.name)
+        self._key = codec_of(spec.key_type)
+        import msgspec
+
+        pair = tuple[self._key.python, self.codec.python | None]
+        self._decode_pair = msgspec.msgpack.Decoder(pair).decode
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the turn."""
+        super().reset()
+        # slot bytes of the map key -> (key, value or _ABSENT); what was read or written
+        self._seen: dict[bytes, tuple[Any, Any]] = {}
+        self._coded: dict[bytes, bytes] = {}  # live entries as stored
+        self._assigned: set[bytes] = set()
+        self._is_whole = False
+
+    def _name(self, key: Any) -> bytes:
+        if key is None:
+            message = f"map state {self.spec.name!r} has no None keys"
+            raise StateError(message)
+        return map_key_bytes(self._normal(key, self._key))
+
+    def _remember(self, name: bytes, payload: bytes | None, key: Any) -> Any:
+        coded = self._live(payload)
+        value = _ABSENT
+        if coded is not None:
+            self._coded[name] = coded
+            key, value = self._decode_pair(coded)
+        self._seen[name] = (key, value)
+        return value
+
+    def _find(self, key: Any) -> tuple[bytes, Any]:
+        name = self._name(key)
+        if name in self._seen:
+            return name, self._seen[name][1]
+        self._touch()
+        if self._is_whole:
+            return name, _ABSENT
+        payload = self.visit.reader.get(self.visit.at[0] + self._slot + name)
+        return name, self._remember(name, payload, key)
+
+    def __getitem__(self, key: Any) -> V:
+        """Return one entry's value, reading only that entry."""
+        _, value = self._find(key)
+        if value is _ABSENT:
+            raise KeyError(key)
+        found: V = value
+        return found
+
+    def __setitem__(self, key: Any, value: V) -> None:
+        """Write one entry."""
+        name, _ = self._find(key)
+        self._write()
+        self._seen[name] = (self._normal(key, self._key), self._normal(value))
+        self._assigned.add(name)
+
+    def __delitem__(self, key: Any) -> None:
+        """Remove one entry."""
+        name, value = self._find(key)
+        if value is _ABSENT:
+            raise KeyError(key)
+        self._write()
+        self._seen[name] = (key, _ABSENT)
+        self._assigned.add(name)
+
+    def __contains__(self, key: object) -> bool:
+        """Tell whether there is such an entry, reading only that entry."""
+        return self._find(key)[1] is not _ABSENT
+
+    def _load(self) -> None:
+        if self._is_whole:
+            return
+        self._touch()
+        prefix = self.visit.at[0] + self._slot
+        for entry_id, payload in self.visit.reader.scan(prefix):
+            name = entry_id[len(prefix) :]
+            if name not in self._seen:
+                self._remember(name, payload, None)
+        self._is_whole = True
+
+    def __iter__(self) -> Iterator[Any]:
+        """Give the keys in the order of their bytes."""
+        self._load()
+        return iter(
+            [k for _, (k, v) in sorted(self._seen.items(), key=_first) if v is not _ABSENT]
+        )
+
+    def __len__(self) -> int:
+        """Count the entries; reads them all."""
+        self._load()
+        return sum(v is not _ABSENT for _, v in self._seen.values())
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self.replace({})
+
+    def replace(self, values: dict[Any, V]) -> None:
+        """Become ``values``."""
+        self._load()
+        self._write()
+        for name, (key, value) in self._seen.items():
+            if value is not _ABSENT:
+                self._seen[name] = (key, _ABSENT)
+                self._assigned.add(name)
+        for key, value in values.items():
+            self[key] = value
+
+    def __repr__(self) -> str:
+        """Show the entries."""
+        return repr(dict(self))
+
+    def snapshot(self) -> Any:
+        """Keep copies; values are kept as bytes."""
+        seen = {
+            n: (k, v if v is _ABSENT else encode(v)) for n, (k, v) in self._seen.items()
+        }
+        return seen, dict(self._coded), set(self._assigned), self._is_whole
+
+    def rewind(self, saved: Any) -> None:
+        """Come back to the moment of a ``snapshot``."""
+        seen, self._coded, self._assigned, self._is_whole = saved
+        self._seen = {
+            n: (k, v if v is _ABSENT else self._decode(v)) for n, (k, v) in seen.items()
+        }
+
+    def flush(self) -> None:
+        """Write the entries that were assigned or changed in place."""
+        log, prefix = self.visit.log, self.visit.at[0] + self._slot
+        for name, (key, value) in sorted(self._seen.items(), key=_first):
+            stored = self._coded.get(name)
+            if value is _ABSENT:
+                if name in self._assigned and stored is not None:
+                    self._delete(prefix + name, "map")
+                    log.added -= 1
+                continue
+            if name not in self._assigned and not self.codec.is_mutable:
+                continue
+            value = self._normal(value)
+            coded = encode((key, value))
+            if name in self._assigned or coded != stored:
+                data = {"key": key, "value": self._arrow(value)}
+                self._put(prefix + name, coded, data, "map")
+                log.added += stored is None
+        self.reset()
+
+
+def _first(item: tuple[bytes, Any]) -> bytes:
+    return item[0]
+
+
+def bind(spec: StateSpec, visit: Visit) -> Handle:
+    """Return the handle that serves a variable stored in entries of its own."""
+    match spec.kind:
+        case "list":
+            return ListHandle(spec, visit)
+        case "map":
+            return MapHandle(spec, visit)
+        case _:
+            assert spec.kind == "value" or isinstance(spec, Reducing)
+            return ValueHandle(spec, visit)

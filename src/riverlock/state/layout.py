@@ -1,0 +1,122 @@
+"""How an operator's declared state is laid out in entries, rows and columns.
+
+Values without a time to live share one *row* per key: one look-up and one write per key
+and epoch, however many there are. Everything else has entries of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from riverlock.core.types import Schema, type_of
+from riverlock.state.codec import Codec, codec_of
+from riverlock.state.spec import Map, StateSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from riverlock.snapshot.records import Variable
+
+__all__ = ["Row", "StateLayout", "arrow_schema"]
+
+
+class Row:
+    """The values of one scope that are stored together."""
+
+    def __init__(self, specs: list[StateSpec]) -> None:
+        """Fix the order of the values: that of their declaration."""
+        self.specs = specs
+        self.names = [s.name for s in specs]
+        self.codecs = [codec_of(s.type) for s in specs]
+
+    @cached_property
+    def decode(self) -> Callable[[bytes], tuple[Any, ...]]:
+        """Turn stored bytes into a tuple of values; None is unset."""
+        parts = tuple(c.python | None for c in self.codecs)
+        return msgspec.msgpack.Decoder(tuple.__class_getitem__(parts)).decode
+
+
+class StateLayout:
+    """Key columns and state variables of one operator."""
+
+    def __init__(self, keys: Schema, specs: dict[str, StateSpec]) -> None:
+        """Sort the variables by how they are stored."""
+        self.keys = keys
+        self.specs = specs
+        packed = [s for s in specs.values() if s.is_packed]
+        self.rows = {
+            scope: Row([s for s in packed if s.scope == scope])
+            for scope in ("key", "group", "broadcast")
+        }
+        self.handled = [s for s in specs.values() if not s.is_packed]
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        """The records that manifests carry."""
+        return {n: s.variable for n, s in self.specs.items()}
+
+    @cached_property
+    def digest(self) -> str:
+        """What changes when stored bytes can no longer be read as declared."""
+        text = repr((self.keys.ddl, [(n, s.variable) for n, s in self.specs.items()]))
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def key_codecs(self) -> list[Codec]:
+        """The codecs of the key columns."""
+        return [codec_of(f.type) for f in self.keys.fields]
+
+    @cached_property
+    def decode_key(self) -> Callable[[bytes], tuple[Any, ...]]:
+        """Turn a stored key back into a tuple of key values."""
+        parts = tuple(c.python | None for c in self.key_codecs)
+        return msgspec.msgpack.Decoder(tuple.__class_getitem__(parts)).decode
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The columns of the operator's state files."""
+        return arrow_schema(self.keys, self.variables)
+
+    def scoped(self, scope: str) -> list[StateSpec]:
+        """The handled variables of a scope."""
+        return [s for s in self.handled if s.scope == scope]
+
+    def map_key(self, spec: StateSpec) -> Codec:
+        """The codec of a map's keys."""
+        assert isinstance(spec, Map)
+        return codec_of(spec.key_type)
+
+
+def arrow_schema(keys: Schema, variables: dict[str, Variable]) -> pa.Schema:
+    """Return the columns of state files (format §5): fixed ones, then typed data."""
+    import pyarrow as pa
+
+    fields = []
+    for name, variable in variables.items():
+        value = type_of(variable.type).to_arrow()
+        if variable.kind == "list":
+            value = pa.struct([("index", pa.int64()), ("value", value)])
+        elif variable.kind == "map":
+            key = type_of(variable.key).to_arrow()
+            value = pa.struct([("key", key), ("value", value)])
+        fields.append((name, value))
+    instant = pa.timestamp("us", tz="UTC")
+    return pa.schema(
+        [
+            ("id", pa.binary()),
+            ("entry", pa.string()),
+            ("key_group", pa.int32()),
+            ("key", pa.struct([(f.name, f.type.to_arrow()) for f in keys.fields])),
+            ("variable", pa.string()),
+            ("deleted", pa.bool_()),
+            ("expires_at", instant),
+            ("timer", pa.struct([("kind", pa.string()), ("at", instant)])),
+            # Parquet has no empty struct: an operator with timers only has no data.
+            *([("data", pa.struct(fields))] if fields else []),
+        ]
+    )

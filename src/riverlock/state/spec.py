@@ -1,0 +1,229 @@
+"""Declared state: what a ``Process`` remembers, written as class attributes.
+
+A declaration is inert data. While a key is being processed the engine places the key's
+values on the instance, so that ``self.spent += 1`` is a plain Python attribute at full
+speed; what was declared as list or map is reached through a handle (``handles``).
+
+Reading a ``Value`` that was never set gives its default; ``del self.spent`` forgets it.
+``None`` means "not set" and is never stored.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import InvalidConfigError, InvalidStateSpecError, StateError
+from riverlock.core.times import duration_us
+from riverlock.core.types import Type, TypeLike, type_of
+from riverlock.snapshot.records import Variable
+
+__all__ = ["List", "Map", "Reducing", "StateSpec", "Value", "specs_of"]
+
+SCOPES = ("key", "group", "broadcast")
+# Entry ids carry the variable's name and must fit LMDB's 511 bytes.
+MAX_NAME = 64
+
+
+class StateSpec:
+    """Base of the declarations: a type, a scope and an optional time to live."""
+
+    kind = ""
+
+    def __init__(
+        self,
+        type: TypeLike,  # noqa: A002 - reads best at the call: Value(type="double")
+        *,
+        ttl: str | timedelta | None = None,
+        scope: str = "key",
+    ) -> None:
+        """Check the declaration.
+
+        Args:
+            type: DDL text, a PySpark type, a Python type or a dataclass.
+            ttl: Forget what was not written for so long (processing time).
+            scope: ``key`` (default), ``group`` (task-level state: one per key group,
+                moves with it when the parallelism changes) or ``broadcast`` (one for
+                all tasks, written only in ``on_broadcast``).
+
+        Raises:
+            InvalidStateSpecError: The state cannot be stored.
+        """
+        self.name = ""
+        self.type = self._type(type, "type")
+        self.ttl_us = None if ttl is None else duration_us(ttl)
+        if scope not in SCOPES:
+            raise InvalidStateSpecError(
+                "scope", expected=" or ".join(SCOPES), found=repr(scope)
+            )
+        if ttl is not None and scope != "key":
+            raise InvalidStateSpecError(
+                "ttl", expected="a key-scoped variable", found=f"scope={scope!r}"
+            )
+        self.scope = scope
+
+    def _type(self, spec: TypeLike, what: str) -> Type:
+        try:
+            return type_of(spec)
+        except InvalidConfigError as error:
+            raise InvalidStateSpecError(
+                f"{what} of {self.__class__.__name__}",
+                expected=error.expected,  # type: ignore[attr-defined]
+                found=error.found,  # type: ignore[attr-defined]
+            ) from error
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Take the attribute's name as the variable's name."""
+        if len(name) > MAX_NAME or name.startswith("_"):
+            raise InvalidStateSpecError(
+                f"state variable {name!r} of {owner.__name__}",
+                expected=f"a public name of at most {MAX_NAME} characters",
+                found=repr(name),
+            )
+        self.name = name
+
+    @property
+    def variable(self) -> Variable:
+        """The record that manifests carry."""
+        return Variable(
+            kind=self.kind, type=self.type.ddl, scope=self.scope, ttl_us=self.ttl_us
+        )
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it shares the key's one row of values."""
+        return self.kind in ("value", "reducing") and self.ttl_us is None
+
+    def _outside(self) -> StateError:
+        return StateError(
+            f"state {self.name!r} can only be used while a key is being processed",
+            hint="test a Process with riverlock.testing.harness",
+        )
+
+    if TYPE_CHECKING:  # what type checkers see; the engine provides it at run time
+
+        def __get__(self, instance: object, owner: type) -> Any: ...
+        def __set__(self, instance: object, value: Any) -> None: ...
+        def __delete__(self, instance: object) -> None: ...
+
+
+class Value(StateSpec):
+    """One value per key: ``self.spent``, ``self.spent = x``, ``del self.spent``."""
+
+    kind = "value"
+
+    def __init__(
+        self,
+        type: TypeLike,  # noqa: A002
+        *,
+        default: Any = None,
+        ttl: str | timedelta | None = None,
+        scope: str = "key",
+    ) -> None:
+        """Declare a value; ``default`` is what reading gives before it is set."""
+        super().__init__(type, ttl=ttl, scope=scope)
+        self.default = default
+        self._is_mutable = not isinstance(
+            default, (int, float, str, bytes, bool, tuple, type_none)
+        )
+
+    if not TYPE_CHECKING:
+
+        def __get__(self, instance: object, owner: type) -> Any:
+            """Give the default: the instance has no such attribute, so it is unset."""
+            if instance is None:
+                return self
+            if not self._is_mutable:
+                return self.default
+            # A mutable default is copied onto the instance: changing it in place
+            # is a change of this key's state, not of the default.
+            fresh = copy.deepcopy(self.default)
+            instance.__dict__[self.name] = fresh
+            return fresh
+
+
+type_none = type(None)
+
+
+class _Handled(StateSpec):
+    """State that is reached through a handle."""
+
+    if not TYPE_CHECKING:
+
+        def __get__(self, instance: object, owner: type) -> Any:
+            if instance is None:
+                return self
+            raise self._outside()
+
+
+class List(_Handled):
+    """A list per key; appending does not read it."""
+
+    kind = "list"
+
+
+class Map(_Handled):
+    """A dictionary per key; touching one entry costs one entry."""
+
+    kind = "map"
+
+    def __init__(
+        self,
+        key: TypeLike,
+        value: TypeLike,
+        *,
+        ttl: str | timedelta | None = None,
+        scope: str = "key",
+    ) -> None:
+        """Declare a map from ``key`` to ``value``; entries expire one by one."""
+        super().__init__(value, ttl=ttl, scope=scope)
+        self.key_type = self._type(key, "key")
+        if self.key_type.kind in ("array", "map", "struct"):
+            raise InvalidStateSpecError(
+                "key of Map", expected="a simple type", found=self.key_type.ddl
+            )
+
+    @property
+    def variable(self) -> Variable:
+        """The record that manifests carry, with the key's type."""
+        return Variable(
+            kind=self.kind,
+            type=self.type.ddl,
+            key=self.key_type.ddl,
+            scope=self.scope,
+            ttl_us=self.ttl_us,
+        )
+
+
+class Reducing(_Handled):
+    """A value folded by a function: ``self.best.add(x)``, ``self.best.value``."""
+
+    kind = "reducing"
+
+    def __init__(
+        self,
+        type: TypeLike,  # noqa: A002
+        fn: Callable[[Any, Any], Any],
+        *,
+        ttl: str | timedelta | None = None,
+        scope: str = "key",
+    ) -> None:
+        """Declare a fold; ``fn(old, new)`` gives the new value."""
+        super().__init__(type, ttl=ttl, scope=scope)
+        if not callable(fn):
+            raise InvalidStateSpecError(
+                "fn of Reducing", expected="a function of two values", found=repr(fn)
+            )
+        self.fn = fn
+
+
+def specs_of(owner: type) -> dict[str, StateSpec]:
+    """Return the declarations of a class in a stable order, base classes first."""
+    found: dict[str, StateSpec] = {}
+    for cls in reversed(owner.__mro__):
+        for name, attribute in vars(cls).items():
+            if isinstance(attribute, StateSpec):
+                found[name] = attribute
+    return found
