@@ -54,7 +54,7 @@ from riverlock.coordinator.restart import (
     NoRestart,
     RestartPolicy,
 )
-from riverlock.coordinator.seal import seal
+from riverlock.coordinator.sealing import seal
 from riverlock.coordinator.votes import OperatorVote, Vote
 
 __all__ = [

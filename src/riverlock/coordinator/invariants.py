@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from riverlock.snapshot.records import Manifest, StateFile
 
 __all__ = [
-    "check_manifest",
     "check_planned",
     "check_recovered",
     "check_state",
@@ -89,7 +88,7 @@ def check_state(
             _check_pending(pending, parent, plan)
         case Deciding(sealed=sealed):
             require(holds=sealed.turn == turn, what="a turn has been skipped")
-            check_manifest(sealed.manifest, parent)
+            _check_manifest(sealed.manifest, parent)
         case Committing(published=published):
             _check_published(published, parent, plan)
         case BackingOff(then=then):
@@ -121,7 +120,7 @@ def _check_pending(
         )
 
 
-def check_manifest(manifest: Manifest, parent: Manifest | None) -> None:
+def _check_manifest(manifest: Manifest, parent: Manifest | None) -> None:
     """Check that a manifest may follow its parent."""
     before = None if parent is None else parent.epoch
     require(

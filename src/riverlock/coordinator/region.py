@@ -4,6 +4,9 @@ It does no I/O, reads no clock and draws no random numbers, so that every order 
 events can be tried. Its rule: before the put of the manifest an epoch may only be
 aborted and redone from the same inputs; after it, only completed, by this run or the
 next. Late and repeated answers are ignored; answers to questions never asked are bugs.
+
+The module is long because the machine is one: its handlers stand in the order of the
+life of an epoch, and what can be said without them is said elsewhere.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ from riverlock.coordinator.phase import (
     Stopped,
 )
 from riverlock.coordinator.restart import delay_us
-from riverlock.coordinator.seal import seal
+from riverlock.coordinator.sealing import seal
 from riverlock.coordinator.trouble import (
     aborted_error,
     error_if_stopped,

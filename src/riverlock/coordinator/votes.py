@@ -31,7 +31,7 @@ class OperatorVote:
     """
 
     files: tuple[StateFile, ...] = ()
-    timers: TimerHeads = TimerHeads()
+    timers: TimerHeads = field(default_factory=TimerHeads)
     entries_delta: int = 0
 
 

@@ -1,0 +1,464 @@
+"""What transcripts cannot say: contents of manifests, and questions never asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.unit.coordinator.builders import (
+    REGION,
+    VARIABLES,
+    count_vote,
+    make_file,
+    make_manifest,
+    make_plan,
+    read_vote,
+)
+
+from riverlock.coordinator import (
+    AbortEpoch,
+    AbortReason,
+    CommitSink,
+    Compacted,
+    Instruction,
+    ManifestPut,
+    NothingToDo,
+    Phase,
+    PlanInputs,
+    Planned,
+    PutManifest,
+    Recovered,
+    RegionCoordinator,
+    Restarted,
+    RunStage,
+    SinkCommitted,
+    StageFailed,
+    StageVoted,
+    Stop,
+    StopRequested,
+    Vote,
+)
+from riverlock.coordinator.phase import TRANSITIONS
+from riverlock.core.errors import InternalError, UserCodeError
+from riverlock.snapshot.records import (
+    InputRange,
+    Manifest,
+    OperatorState,
+    SinkOutput,
+    TimerHeads,
+    Watermark,
+)
+
+if TYPE_CHECKING:
+    from riverlock.coordinator import RegionPlan
+
+
+def planned(start: int, end: int, turn: int, **changes: Any) -> Planned:
+    event = Planned(
+        region=REGION,
+        turn=turn,
+        inputs={"in": InputRange(start=start, end=end)},
+        watermarks={},
+        now_us=100,
+        seed=1,
+        started_us=90,
+    )
+    return replace(event, **changes)
+
+
+def planning(
+    newest: Manifest | None = None, plan: RegionPlan | None = None
+) -> RegionCoordinator:
+    """A coordinator that waits for its first plan."""
+    coordinator = RegionCoordinator(plan or make_plan())
+    orders = coordinator.handle(Recovered(region=REGION, newest=newest))
+    for order in orders:
+        if isinstance(order, CommitSink):
+            done = SinkCommitted(region=REGION, sink=order.sink, epoch=order.epoch)
+            coordinator.handle(done)
+    assert coordinator.phase is Phase.PLANNING
+    return coordinator
+
+
+def run_epoch(
+    coordinator: RegionCoordinator, event: Planned, votes: tuple[Vote, ...]
+) -> Manifest:
+    """Run both stages and return the manifest that is to be put."""
+    coordinator.handle(event)
+    read = StageVoted(
+        region=REGION, turn=event.turn, stage="read", votes=(read_vote(0),)
+    )
+    coordinator.handle(read)
+    count = StageVoted(region=REGION, turn=event.turn, stage="count", votes=votes)
+    (put,) = coordinator.handle(count)
+    coordinator.validate()
+    assert isinstance(put, PutManifest)
+    return put.manifest
+
+
+def both(epoch: int, **changes: Any) -> tuple[Vote, ...]:
+    return tuple(count_vote(p, epoch, **changes) for p in range(2))
+
+
+def publish(coordinator: RegionCoordinator, turn: int) -> tuple[Instruction, ...]:
+    put = ManifestPut(region=REGION, turn=turn, created=True, decided_us=500)
+    orders = coordinator.handle(put)
+    done = [o for o in orders if isinstance(o, CommitSink)]
+    for order in done:
+        event = SinkCommitted(region=REGION, sink=order.sink, epoch=order.epoch)
+        orders = coordinator.handle(event)
+    return orders
+
+
+def test_manifest_tells_everything_about_its_epoch() -> None:
+    coordinator = planning()
+    votes = (
+        count_vote(1, 0, timers=TimerHeads(event_us=7), max_times={"at": 40}),
+        count_vote(0, 0, timers=TimerHeads(event_us=9, processing_us=3)),
+    )
+
+    manifest = run_epoch(coordinator, planned(0, 3, 1), votes)
+
+    assert (manifest.epoch, manifest.parent, manifest.run) == (0, None, 2)
+    assert (manifest.now_us, manifest.seed, manifest.started_us) == (100, 1, 90)
+    assert (manifest.parallelism, manifest.key_groups, manifest.code) == (2, 8, "c0de")
+    assert manifest.inputs == {"in": InputRange(start=0, end=3)}
+    assert manifest.operators["count"] == OperatorState(
+        keys="k int",
+        variables=VARIABLES,
+        files=(
+            make_file("0-0a", 0, groups=(0, 4)),
+            make_file("0-1a", 0, groups=(4, 8)),
+        ),
+        timers=TimerHeads(event_us=7, processing_us=3),
+        entries=2,
+    )
+    assert manifest.outputs == {
+        "out": SinkOutput(kind="files", tokens=("0-0a", "0-1a"), rows=6)
+    }
+    assert manifest.watermarks == {
+        "at": Watermark(max_time_us=40, watermark_us=35, active_us=100)
+    }
+    assert manifest.metrics["stages"] == {
+        "read": {"tasks": 1, "rows": 1},
+        "count": {"tasks": 2, "rows": 4, "busy_us": 14},
+    }
+
+
+def test_published_manifest_keeps_the_time_of_its_decision() -> None:
+    coordinator = planning()
+    run_epoch(coordinator, planned(0, 3, 1), both(0))
+
+    *_, plan = publish(coordinator, 1)
+
+    assert isinstance(plan, PlanInputs)
+    assert plan.parent is not None
+    assert plan.parent.decided_us == 500
+    assert coordinator.newest == plan.parent
+
+
+def test_what_the_flow_no_longer_has_is_carried_on() -> None:
+    old = OperatorState(
+        keys="k int", variables={}, files=(make_file("x", 1),), entries=4
+    )
+    newest = make_manifest(
+        1,
+        inputs={"in": InputRange(start=0, end=5), "gone": InputRange(start=2, end=8)},
+        operators={"gone": old},
+        watermarks={"gone": Watermark(watermark_us=3)},
+        outputs={"gone": SinkOutput(kind="files", tokens=("t",))},
+    )
+    coordinator = planning(newest)
+
+    manifest = run_epoch(coordinator, planned(5, 6, 1), both(2))
+
+    assert manifest.operators["gone"] == old
+    assert manifest.inputs["gone"] == InputRange(start=8, end=8, rows=0)
+    assert manifest.watermarks["gone"] == Watermark(watermark_us=3)
+    assert set(manifest.outputs) == {"out"}
+
+
+def test_watermark_never_goes_back_nor_behind_what_was_used() -> None:
+    mark = Watermark(max_time_us=50, watermark_us=45, active_us=60)
+    coordinator = planning(make_manifest(0, watermarks={"at": mark}))
+    used = {"at": Watermark(max_time_us=50, watermark_us=48)}
+    event = planned(0, 1, 1, watermarks=used)
+
+    manifest = run_epoch(coordinator, event, both(1, max_times={"at": None}))
+
+    assert manifest.watermarks["at"] == Watermark(
+        max_time_us=50, watermark_us=48, active_us=60
+    )
+
+
+def test_compaction_takes_effect_in_the_next_manifest() -> None:
+    coordinator = planning()
+    run_epoch(coordinator, planned(0, 3, 1), both(0))
+    publish(coordinator, 1)
+    merged = make_file("merged", 0)
+    event = Compacted(
+        region=REGION, operator="count", replaced=("0-0a", "0-1a"), by=(merged,)
+    )
+
+    assert coordinator.handle(event) == ()
+    assert coordinator.handle(event) == ()
+    second = run_epoch(coordinator, planned(3, 4, 2), both(1))
+    publish(coordinator, 2)
+    third = run_epoch(coordinator, planned(4, 5, 3), both(2))
+
+    names = [f.path for f in second.operators["count"].files]
+    assert names == ["merged", "1-0a", "1-1a"]
+    assert second.operators["count"].entries == 4
+    assert third.operators["count"].files[:3] == second.operators["count"].files
+
+
+def test_compaction_that_comes_while_deciding_waits_for_the_next_epoch() -> None:
+    coordinator = planning()
+    run_epoch(coordinator, planned(0, 3, 1), both(0))
+    publish(coordinator, 1)
+    run_epoch(coordinator, planned(3, 4, 2), both(1))
+    event = Compacted(
+        region=REGION,
+        operator="count",
+        replaced=("0-0a", "0-1a"),
+        by=(make_file("merged", 0),),
+    )
+    coordinator.handle(event)
+    publish(coordinator, 2)
+
+    manifest = run_epoch(coordinator, planned(4, 5, 3), both(2))
+
+    assert manifest.operators["count"].files[0].path == "merged"
+
+
+@pytest.mark.parametrize("replaced", [("0-0a", "unknown"), ()])
+def test_compaction_of_files_that_are_not_live_is_ignored(
+    replaced: tuple[str, ...],
+) -> None:
+    coordinator = planning()
+    run_epoch(coordinator, planned(0, 3, 1), both(0))
+    publish(coordinator, 1)
+    by = (make_file("merged", 0),)
+    coordinator.handle(
+        Compacted(region=REGION, operator="count", replaced=replaced, by=by)
+    )
+
+    manifest = run_epoch(coordinator, planned(3, 4, 2), both(1))
+
+    names = [f.path for f in manifest.operators["count"].files]
+    assert names == ["0-0a", "0-1a", "1-0a", "1-1a"]
+
+
+def test_sink_that_the_flow_no_longer_has_is_not_committed_again() -> None:
+    outputs = {"gone": SinkOutput(kind="files"), "out": SinkOutput(kind="files")}
+    coordinator = RegionCoordinator(make_plan())
+    newest = make_manifest(3, outputs=outputs)
+
+    orders = coordinator.handle(Recovered(region=REGION, newest=newest))
+
+    assert [o.sink for o in orders if isinstance(o, CommitSink)] == ["out"]
+
+
+def test_region_without_sinks_goes_on_at_once() -> None:
+    coordinator = RegionCoordinator(make_plan(sinks={}))
+    newest = make_manifest(3, outputs={})
+
+    orders = coordinator.handle(Recovered(region=REGION, newest=newest))
+
+    assert isinstance(orders[-1], PlanInputs)
+
+
+def test_stage_gets_the_votes_that_count_of_the_stages_before() -> None:
+    coordinator = planning()
+    coordinator.handle(planned(0, 3, 1))
+    first, rival = read_vote(0), read_vote(0, attempt="b")
+    votes = (first, rival)
+
+    (order,) = coordinator.handle(
+        StageVoted(region=REGION, turn=1, stage="read", votes=votes)
+    )
+
+    assert isinstance(order, RunStage)
+    assert order.earlier == {"read": (first,)}
+
+
+def test_stop_carries_the_error_of_the_shell() -> None:
+    coordinator = planning()
+    coordinator.handle(planned(0, 3, 1))
+    error = UserCodeError(operator="count", where="on_event", cause="KeyError('a')")
+    event = StageFailed(
+        region=REGION,
+        turn=1,
+        stage="read",
+        reason=AbortReason.USER_CODE,
+        cause="KeyError",
+        retryable=False,
+        error=error,
+    )
+
+    abort, stop = coordinator.handle(event)
+
+    assert isinstance(abort, AbortEpoch)
+    assert abort.reason is AbortReason.USER_CODE
+    assert stop == Stop(region=REGION, error=error)
+
+
+def _foreign_operator(vote: Vote) -> Vote:
+    return replace(vote, operators={**vote.operators, "other": vote.operators["count"]})
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda v: replace(v, outputs={"nowhere": ("t",)}),
+        lambda v: replace(v, max_times={"never": 1}),
+        lambda v: replace(v, operators={}),
+        _foreign_operator,
+        lambda v: count_vote(v.partition, 9),
+        lambda v: replace(v, partition=5),
+    ],
+    ids=["sink", "time", "no operator", "operator", "epoch of file", "partition"],
+)
+def test_votes_that_do_not_fit_abort_the_epoch_for_good(spoil: Any) -> None:
+    coordinator = planning()
+    coordinator.handle(planned(0, 3, 1))
+    coordinator.handle(StageVoted(region=REGION, turn=1, stage="read", votes=()))
+    votes = (count_vote(0, 0), spoil(count_vote(1, 0)))
+
+    abort, stop = coordinator.handle(
+        StageVoted(region=REGION, turn=1, stage="count", votes=votes)
+    )
+
+    assert isinstance(abort, AbortEpoch)
+    assert abort.reason is AbortReason.VOTES
+    assert isinstance(stop, Stop)
+    assert isinstance(stop.error, InternalError)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        planned(0, 3, 1, region="other"),
+        planned(0, 3, 2),
+        NothingToDo(region=REGION, turn=2),
+        planned(4, 6, 1),
+    ],
+    ids=["region", "turn to come", "answer to come", "gap"],
+)
+def test_answer_to_a_question_never_asked_is_refused(event: Any) -> None:
+    coordinator = planning(make_manifest(0, end=3))
+
+    with pytest.raises(InternalError):
+        coordinator.handle(event)
+
+    assert coordinator.phase is Phase.PLANNING
+
+
+def test_gap_is_taken_if_the_user_has_accepted_it() -> None:
+    coordinator = planning(make_manifest(0, end=3))
+
+    (order,) = coordinator.handle(planned(4, 6, 1, gaps=frozenset({"in"})))
+
+    assert isinstance(order, RunStage)
+
+
+def test_offset_that_was_read_back_is_the_same_offset() -> None:
+    newest = make_manifest(
+        0, inputs={"in": InputRange(start=None, end=[1, {"a": [2]}])}
+    )
+    coordinator = planning(newest)
+    inputs = {"in": InputRange(start=(1, {"a": (2,)}), end=(3,))}
+
+    (order,) = coordinator.handle(planned(0, 0, 1, inputs=inputs))
+
+    assert isinstance(order, RunStage)
+
+
+def test_stage_out_of_order_is_refused() -> None:
+    coordinator = planning()
+    coordinator.handle(planned(0, 3, 1))
+
+    with pytest.raises(InternalError):
+        coordinator.handle(
+            StageVoted(region=REGION, turn=1, stage="count", votes=both(0))
+        )
+
+
+@pytest.mark.parametrize(
+    "event",
+    [planned(0, 2, 2), NothingToDo(region=REGION, turn=2)],
+    ids=["other", "none"],
+)
+def test_redo_must_read_the_same_inputs(event: Any) -> None:
+    coordinator = planning()
+    coordinator.handle(planned(0, 3, 1))
+    failed = StageFailed(
+        region=REGION,
+        turn=1,
+        stage="read",
+        reason=AbortReason.TASK,
+        cause="died",
+        retryable=True,
+    )
+    coordinator.handle(failed)
+    coordinator.handle(Restarted(region=REGION))
+
+    with pytest.raises(InternalError):
+        coordinator.handle(event)
+
+
+@pytest.mark.parametrize("field", ["flow", "region"])
+def test_manifest_of_another_flow_is_refused(field: str) -> None:
+    coordinator = RegionCoordinator(make_plan())
+    changes: dict[str, Any] = {field: "other"}
+
+    with pytest.raises(InternalError):
+        coordinator.handle(Recovered(region=REGION, newest=make_manifest(0, **changes)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stages": ()},
+        {"stages": ("count", "count")},
+        {"parallelism": 0},
+        {"stages": ("read",)},
+    ],
+    ids=["no stage", "stage twice", "no task", "operator without stage"],
+)
+def test_plan_that_no_epoch_could_follow_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(InternalError):
+        make_plan(**changes)
+
+
+def test_every_phase_may_stop_and_nothing_leaves_stopped() -> None:
+    assert set(TRANSITIONS) == set(Phase)
+    assert not TRANSITIONS[Phase.STOPPED]
+    for phase in set(Phase) - {Phase.STOPPED}:
+        assert Phase.STOPPED in TRANSITIONS[phase]
+
+
+def test_stopped_coordinator_is_silent() -> None:
+    coordinator = planning()
+    coordinator.handle(StopRequested(region=REGION))
+
+    assert coordinator.handle(StopRequested(region=REGION)) == ()
+    assert coordinator.handle(planned(0, 3, 1)) == ()
+    coordinator.validate()
+
+
+def test_coordinator_loads_neither_engine_nor_store() -> None:
+    code = (
+        "import sys, riverlock.coordinator\n"
+        "heavy = {'pyspark', 'lmdb', 'pyarrow', 'pandas', 'numpy'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
