@@ -1,17 +1,4 @@
-"""Where a region is in the life of its epoch.
-
-newest           sinks          inputs          votes
-RECOVERING ─────────► COMMITTING ───► PLANNING ────► RUNNING ───► DECIDING
-▲  ▲   │                  ▲          ▲  ▲  │           │         ▲  │  │  │
-│  │   └── no epoch yet ──┼──────────┘  │  │ failed    │ failed  │  │  │  │
-│  │                      │             │  ▼           ▼         │  ▼  │  │
-│  └──── read again ──────┼─────────── BACKING_OFF ◄──────────── put ──┼──┘
-│                         └──────────────── created ───────────────────┤
-└─────────────────────── exists already ───────────────────────────────┘
-
-COMMITTING tries its sinks again in place: what is decided is never aborted.
-Every phase may lead to STOPPED, and nothing leads out of it.
-"""
+"""Where a region is in the life of its epoch."""
 
 from __future__ import annotations
 
@@ -42,6 +29,19 @@ __all__ = [
 ]
 
 
+#                 newest           sinks          inputs          votes
+#     RECOVERING ───────► COMMITTING ───► PLANNING ─────► RUNNING ────► DECIDING
+#      │ │ ▲ ▲                 ▲          ▲  │ ▲             │           │ │ │ ▲
+#      │ │ │ │                 └──────────┼──┼─┼─────────────┼── created ┘ │ │ │
+#      │ │ │ └────────────────────────────┼──┼─┼─────────────┼── exists ───┘ │ │
+#      │ └─┼──────── no epoch yet ────────┘  │ │             │               │ │
+#      │   │                          failed │ │ redo        │ failed        │ │
+#      │   │ read again                      ▼ │             ▼     no answer │ │
+#      └───┴───────────────────────────► BACKING_OFF ◄───────────────────────┘ │
+#                                             └──────── put again ─────────────┘
+#
+# COMMITTING tries its sinks again in place: what is decided is never aborted. Every
+# phase may lead to STOPPED, and nothing leads out of it.
 class Phase(Enum):
     """What the region is waiting for."""
 
