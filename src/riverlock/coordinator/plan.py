@@ -35,6 +35,7 @@ class RegionPlan:
         region: The region's name.
         run: The run number this process has claimed.
         code: Fingerprint of the user's code.
+        token: What tells this run from any other, also of a copy of the store.
         stages: Stage ids in the order they run.
         operators: Stateful operators by uid. A stage that runs one is *keyed*: each of
             its ``parallelism`` partitions must vote.
@@ -52,6 +53,7 @@ class RegionPlan:
     code: str
     stages: tuple[str, ...]
     restart: RestartPolicy
+    token: str = ""
     operators: Mapping[str, OperatorPlan] = field(default_factory=dict)
     sinks: Mapping[str, str] = field(default_factory=dict)
     event_times: Mapping[str, int] = field(default_factory=dict)

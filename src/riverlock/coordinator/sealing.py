@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["compact", "seal"]
 
+# Runs that a manifest remembers; a copy older than that is rebuilt.
+_HISTORY = 32
+
 
 def seal(
     pending: PendingEpoch,
@@ -54,6 +57,7 @@ def seal(
         parallelism=plan.parallelism,
         key_groups=plan.key_groups,
         code=plan.code,
+        history=_history(parent, plan),
         inputs=_inputs(pending, parent),
         watermarks=_watermarks(pending, parent, plan, votes),
         operators=_operators(pending, parent, plan),
@@ -67,6 +71,14 @@ def seal(
         manifest=manifest,
         compactions=pending.compactions,
     )
+
+
+def _history(parent: Manifest | None, plan: RegionPlan) -> tuple[tuple[int, str], ...]:
+    """Working copies find in it whether their version lies on this timeline."""
+    before = () if parent is None else parent.history
+    if before and before[-1][1] == plan.token:
+        return before
+    return (*before, (epoch_after(parent), plan.token))[-_HISTORY:]
 
 
 def _inputs(pending: PendingEpoch, parent: Manifest | None) -> dict[str, InputRange]:

@@ -6,16 +6,16 @@ vote for each partition counts, whole, and all others are as if they had never b
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from riverlock.snapshot.records import TimerHeads
+from riverlock.snapshot.records import StateFile, TimerHeads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from riverlock.coordinator.plan import RegionPlan
-    from riverlock.snapshot.records import StateFile
 
 __all__ = ["OperatorVote", "Vote", "find_fault", "first_votes"]
 

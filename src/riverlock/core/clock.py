@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from riverlock.core.times import duration_us
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 __all__ = ["Clock", "ManualClock", "SystemClock"]
 
@@ -37,7 +40,7 @@ class ManualClock:
         """Return the time last set."""
         return self._now_us
 
-    def advance(self, by: str) -> None:
+    def advance(self, by: str | timedelta) -> None:
         """Move on by a duration such as ``"5 minutes"``."""
         self._now_us += duration_us(by)
 

@@ -134,7 +134,7 @@ class UserCodeError(RiverlockError):
     key: object
     epoch: int
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all keywords: the parts of the message
         self,
         *,
         operator: str,

@@ -22,7 +22,7 @@ def check_name(what: str, name: str) -> str:
     Raises:
         InvalidFlowError: It cannot.
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(str(name)):
         raise InvalidFlowError(
             what,
             expected="1 to 100 letters, digits, '_', '-' or '.', starting with a"

@@ -8,15 +8,18 @@ which costs more than all the rest of a record.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from riverlock.core.times import EPOCH
-from riverlock.core.types import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from riverlock.core.types import Schema
 
 __all__ = ["Record", "record_class"]
 
@@ -85,5 +88,6 @@ def record_class(schema: Schema) -> type[Record]:
     made = msgspec.defstruct(
         "Record", fields, bases=(Record,), namespace=namespace, gc=False
     )
+    assert issubclass(made, Record)
     _ATTRIBUTES[made] = attributes
     return made

@@ -156,8 +156,8 @@ def type_of(spec: TypeLike) -> Type:
         return spec
     if isinstance(spec, str):
         return _parse_type(spec)
-    if hasattr(spec, "jsonValue"):  # a pyspark.sql.types.DataType
-        return _from_json(spec.jsonValue())
+    if hasattr(spec, "jsonValue"):  # a pyspark.sql.types.DataType, or its class
+        return _from_json((spec() if isinstance(spec, type) else spec).jsonValue())
     return _from_python(spec)
 
 
@@ -234,20 +234,32 @@ class _Parser:
         if self._next() != token:
             raise _unknown(self._text, f"{token!r} in the type")
 
+    def _number(self) -> int:
+        token = self._next()
+        if not token.isdecimal():
+            raise _unknown(self._text, f"a number instead of {token!r}")
+        return int(token)
+
+    def _name(self) -> str:
+        name = self._next()
+        if name in "<>(),:":
+            raise _unknown(self._text, f"a name instead of {name!r}")
+        return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
     def _fields(self, end: str | None) -> tuple[Field, ...]:
         fields: list[Field] = []
         while self._peek() not in (end, None):
-            name = self._next()
-            if name.startswith("`"):
-                name = name[1:-1].replace("``", "`")
+            name = self._name()
             if self._peek() == ":":
                 self._next()
             fields.append(Field(name, self._type()))
             if (self._peek() or "").lower() == "not":
                 self._next()
                 self._next()
-            if self._peek() == ",":
-                self._next()
+            if self._peek() not in (end, None):
+                self._expect(",")
+                if self._peek() in (end, None):
+                    raise _unknown(self._text, "a column after the last comma")
         return tuple(fields)
 
     def _type(self) -> Type:
@@ -282,11 +294,13 @@ class _Parser:
         precision, scale = 10, 0
         if self._peek() == "(":
             self._next()
-            precision = int(self._next())
+            precision = self._number()
             if self._peek() == ",":
                 self._next()
-                scale = int(self._next())
+                scale = self._number()
             self._expect(")")
+        if not (1 <= precision <= 38 and 0 <= scale <= precision):
+            raise _unknown(self._text, "a decimal of at most 38 digits")
         return Type("decimal", precision=precision, scale=scale)
 
 
@@ -318,7 +332,7 @@ def _from_json(value: Any) -> Type:
 
 
 def _from_python(spec: Any) -> Type:
-    if spec in _PYTHON:
+    if isinstance(spec, type) and spec in _PYTHON:
         return Type(_PYTHON[spec])
     if spec is decimal.Decimal:
         return Type("decimal", precision=38, scale=18)

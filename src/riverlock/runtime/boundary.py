@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import RiverlockError, StateTypeError, UserCodeError
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 __all__ = ["user_error", "user_line"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +9,23 @@ import numpy as np
 import pyarrow as pa
 
 from riverlock.core.record import Record, record_class
-from riverlock.core.types import Schema, Type
 from riverlock.state.codec import codec_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["GROUP", "INPUT", "SEQ", "SOURCE", "TIME", "column_values", "records", "rows_table"]
+    from riverlock.core.types import Schema, Type
+
+__all__ = [
+    "GROUP",
+    "INPUT",
+    "SEQ",
+    "SOURCE",
+    "TIME",
+    "column_values",
+    "records",
+    "rows_table",
+]
 
 # Hidden columns that travel with every stream.
 SEQ = "__rl_seq"  # position in the input: fixes the order of a key's records
@@ -39,9 +48,10 @@ def column_values(column: pa.ChunkedArray | pa.Array, kind: Type) -> list[Any]:
         pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
     ):
         # Three times as fast as to_pylist.
-        values: list[Any] = column.to_numpy().tolist()
-        return values
-    return column.to_pylist()
+        fast: list[Any] = column.to_numpy().tolist()
+        return fast
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def records(table: pa.Table, schema: Schema) -> Iterator[Record]:
@@ -63,7 +73,7 @@ def rows_table(rows: Sequence[Any], schema: Schema) -> pa.Table:
     names = schema.names
     width = len(names)
     if not all(type(r) is tuple and len(r) == width for r in rows):
-        rows = [_as_tuple(r, names) for r in rows]
+        rows = [as_tuple(r, names) for r in rows]
     columns = zip(*rows, strict=True) if rows else [()] * width
     arrays = [
         _array(list(column), f.name, f.type)
@@ -72,7 +82,40 @@ def rows_table(rows: Sequence[Any], schema: Schema) -> pa.Table:
     return pa.table(arrays, schema=schema.to_arrow())
 
 
-def _as_tuple(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
+def freezer(schema: Schema, *, checks: bool) -> Callable[[Any], Any] | None:
+    """Return what turns a row of user code into one that nobody changes any more.
+
+    Rows may hold lists that are state, and handles that serve the next key soon.
+    None if a tuple of these columns is frozen as it is.
+
+    Args:
+        schema: The declared columns.
+        checks: Look at all values now, so that a bad one is told apart from the rest.
+    """
+    codecs = [(i, f.name, codec_of(f.type)) for i, f in enumerate(schema.fields)]
+    wanted = codecs if checks else [c for c in codecs if c[2].is_mutable]
+    names = schema.names
+    if not wanted:
+        return None
+
+    def freeze(row: Any) -> tuple[Any, ...]:
+        values = list(as_tuple(row, names))
+        for i, name, codec in wanted:
+            try:
+                values[i] = codec.checked(values[i])
+            except (TypeError, ValueError, ArithmeticError) as error:
+                raise _bad_value(name, codec.type, values[i], error) from error
+        return tuple(values)
+
+    return freeze
+
+
+def as_tuple(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
+    """Return a row that user code gave as a tuple in column order.
+
+    Raises:
+        RowError: It has other columns.
+    """
     if isinstance(row, dict):
         unknown = [n for n in row if n not in names]
         if unknown:
@@ -81,7 +124,7 @@ def _as_tuple(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
         return tuple(row.get(n) for n in names)
     if isinstance(row, Record):
         known = row.as_dict()
-        return tuple(known.get(n) for n in names)
+        return as_tuple({n: v for n, v in known.items() if n in names}, names)
     if isinstance(row, tuple | list) and len(row) == len(names):
         return tuple(row)
     if len(names) == 1 and not isinstance(row, tuple | list):
@@ -89,6 +132,8 @@ def _as_tuple(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
     if all(hasattr(row, n) for n in names):  # a dataclass
         return tuple(getattr(row, n) for n in names)
     message = f"expected {len(names)} values for columns {names}, found {row!r:.200}"
+    if not isinstance(row, tuple | list):
+        message += "; yield rows, or return a list of rows"
     raise RowError(message)
 
 
@@ -102,8 +147,12 @@ def _array(values: list[Any], name: str, kind: Type) -> pa.Array:
         return pa.array(values, kind.to_arrow())
     except (TypeError, ValueError, ArithmeticError, pa.ArrowException) as error:
         found = next((v for v in values if _is_bad(v, codec.normalise)), None)
-        message = f"column {name!r} is {kind.ddl}, found {found!r:.200}: {error}"
-        raise RowError(message) from error
+        raise _bad_value(name, kind, found, error) from error
+
+
+def _bad_value(name: str, kind: Type, found: Any, error: Exception) -> RowError:
+    text = f"column {name!r} is {kind.ddl}, found {found!r:.200}: {error}"
+    return RowError(text)
 
 
 def _is_bad(value: Any, normalise: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import StateError
@@ -12,6 +11,9 @@ from riverlock.state.keys import TIMER, time_of
 from riverlock.state.store import EVENT, PROCESSING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
     from riverlock.flow.process import SideOutput
     from riverlock.state.handles import Visit
 
@@ -28,6 +30,7 @@ class Context:
     __slots__ = (
         "_emitted",
         "_epoch",
+        "_freezers",
         "_now_us",
         "_random",
         "_seed",
@@ -52,6 +55,7 @@ class Context:
         # Timers of the current key that were set (True) or removed (False).
         self._timers: dict[tuple[int, int], bool] = {}
         self._emitted: dict[str, list[tuple[Any, int | None]]] = {}
+        self._freezers: dict[str, Callable[[Any], Any]] = {}
         self._visit: Visit | None = None
 
     @property
@@ -61,7 +65,10 @@ class Context:
 
     @property
     def time(self) -> datetime | None:
-        """Event time of the record or timer; None if it has none."""
+        """Event time of the record or timer; None if it has none.
+
+        A timer of processing time has none: ``on_timer`` is given its instant.
+        """
         us = self._time_us
         return None if us is None else from_micros(us)
 
@@ -107,7 +114,7 @@ class Context:
         """Send a row to a side output."""
         name = output if isinstance(output, str) else output.name
         try:
-            self._emitted[name].append((row, self._time_us))
+            self._emitted[name].append((self._freezers[name](row), self._time_us))
         except KeyError:
             known = ", ".join(self._emitted) or "none"
             message = f"no side output {name!r}; declared: {known}"

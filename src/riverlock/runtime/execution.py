@@ -10,26 +10,46 @@ one decode and one encode. Values of the key are plain attributes meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
 
-from riverlock.core.errors import RiverlockError
-from riverlock.core.times import from_micros
+from riverlock.core.errors import RiverlockError, StateError
+from riverlock.core.record import Record
+from riverlock.core.times import from_micros, to_iso
 from riverlock.flow.process import overrides
 from riverlock.runtime.boundary import shown, user_error, user_line
+from riverlock.runtime.columns import RowError, as_tuple, freezer
 from riverlock.runtime.context import Context
 from riverlock.runtime.inputs import KeyedInput
 from riverlock.runtime.instance import Instance
 from riverlock.runtime.program import MAIN, EpochInfo, OperatorProgram
 from riverlock.state.changelog import ChangeLog
 from riverlock.state.codec import encode
-from riverlock.state.layout import StateLayout
 from riverlock.state.store import EVENT, PROCESSING, StateReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from riverlock.state.layout import StateLayout
 
 __all__ = ["Execution"]
 
 Emitted = dict[str, list[tuple[Any, int | None]]]
 _LIMITS = (EVENT, PROCESSING)
+_ROWS = (GeneratorType, list)
+
+
+def _no_output(row: Any) -> Any:
+    message = f"the process declares no output, but gave {row!r:.200}"
+    raise RowError(message)
+
+
+def _check_rows(rows: Any) -> None:
+    if isinstance(rows, str | bytes | dict | Record):
+        kind = type(rows).__name__
+        message = f"yield the row, or return a list of rows, instead of a {kind}"
+        raise RowError(message)
 
 
 class Execution:
@@ -41,8 +61,19 @@ class Execution:
         layout: StateLayout,
         reader: StateReader,
         info: EpochInfo,
+        *,
+        is_first: bool,
     ) -> None:
-        """Prepare an instance of the user's process bound to this epoch's state."""
+        """Prepare an instance of the user's process bound to this epoch's state.
+
+        Args:
+            program: The operator.
+            layout: How its state is stored.
+            reader: The state at the start of the epoch.
+            info: What is the same for all tasks.
+            is_first: Whether this task records broadcast state for all.
+        """
+        self.uid = program.uid
         self.log = ChangeLog(layout, program.uid)
         self._program = program
         self._layout = layout
@@ -58,33 +89,51 @@ class Execution:
         self.dead: list[tuple[Any, ...]] = []
         self.ctx._emitted = {n: r for n, r in self.emitted.items() if n != MAIN}
         self._main = self.emitted.get(MAIN, [])
+        freezers = {
+            name: freezer(schema, checks=program.has_dead_letters)
+            for name, schema in program.outputs.items()
+        }
+        self.ctx._freezers = {
+            name: freeze or partial(as_tuple, names=program.outputs[name].names)
+            for name, freeze in freezers.items()
+        }
+        # None: tuples of the right width pass as they are.
+        self._freeze = freezers.get(MAIN, _no_output)
+        self._as_tuple = self.ctx._freezers.get(MAIN, _no_output)
+        self._width = len(program.outputs[MAIN].names) if MAIN in self.emitted else 0
         self._instance = Instance(program, layout, reader, self.log, info.now_us)
+        self._is_first = is_first
         self.ctx._visit = self._instance.visit
         self._user = self._instance.user
         self._limits = (info.watermark_us, info.now_us)
+        # Built-in operators give one row per key at the end of its turn.
+        self._result = getattr(self._user, "_result", None)
         self._has_timers = overrides(program.process, "on_timer")
         # What has become of timers in this epoch, for the heads of the queue.
         self._timers_gone: set[tuple[int, int, bytes]] = set()
         self._timers_set: dict[int, list[int]] = {EVENT: [], PROCESSING: []}
+        # Timers of the current key that are due but wait for the next epoch.
+        self._deferred: set[tuple[int, int]] = set()
 
-    def run(self, data: KeyedInput) -> None:
-        """Handle all input of the task.
+    def run(self, data: KeyedInput | None) -> None:
+        """Handle all input of the task; None: only timers are due.
 
         Raises:
             UserCodeError: User code raised, and there is no dead-letter sink.
             StateTypeError: User code stored what the declared type cannot hold.
         """
-        self._guard("open", self._user.open)
+        data = data or KeyedInput()
+        self._guard("open", self._silent, self._user.open)
         for record in data.broadcast:
+            step = partial(self._silent, self._user.on_broadcast, record, self.ctx)
             self._instance.with_broadcast_writable(
-                lambda r=record: self._guard(
-                    "on_broadcast", self._user.on_broadcast, r, self.ctx, record=r
-                )
+                partial(self._guard, "on_broadcast", step, record=record)
             )
+        self._guard("open or on_broadcast", self._check_no_key_was_needed)
         due = self._due_timers()
         for position, key_id, key, group in self._visits(data, due):
             self._visit(data, position, (key_id, group, key), due.get(key_id, ()))
-        self._instance.close()
+        self._instance.close(records_broadcast=self._is_first)
 
     def timer_head(self, kind: int) -> int | None:
         """Return the earliest timer that is pending after this epoch."""
@@ -95,12 +144,30 @@ class Execution:
                 return at if fresh is None else min(at, fresh)
         return fresh
 
+    @staticmethod
+    def _silent(call: Callable[..., Any], *args: Any) -> None:
+        """Call what cannot give rows; a ``yield`` in it would make it do nothing."""
+        if call(*args) is not None:
+            raise RowError("only on_event and on_timer can yield or return rows")
+
+    def _check_no_key_was_needed(self) -> None:
+        """Refuse what every task would do on its own, or to whichever key comes."""
+        if self.ctx._timers:
+            raise StateError("timers belong to a key: none can be set here")
+        if any(self.emitted.values()):
+            raise StateError("rows belong to a key: none can be emitted here")
+        if self._instance.was_used_outside_keys():
+            raise StateError(
+                "state belongs to a key: none can be assigned here or in __init__",
+                hint='declare it with scope="broadcast"',
+            )
+
     def _guard(
         self, where: str, call: Callable[..., Any], *args: Any, record: Any = None
     ) -> Any:
         try:
             return call(*args)
-        except Exception as error:  # noqa: BLE001 - the boundary of user code
+        except Exception as error:
             raise self._error(error, where, record) from error
 
     def _error(self, error: Exception, where: str, record: Any) -> RiverlockError:
@@ -160,7 +227,8 @@ class Execution:
         ctx, instance = self.ctx, self._instance
         key = at[2]
         ctx.key = key[0] if len(key) == 1 else key
-        ctx._random = None
+        ctx._random = ctx._time_us = None
+        self._deferred.clear()
         payload = data.rows.get(at[0])
         if payload is None and position is None:
             payload = self._reader.get(at[0])
@@ -168,6 +236,8 @@ class Execution:
         marks = self._marks()
         try:
             self._steps(data, position, due, careful=False)
+            if self._program.has_dead_letters:
+                instance.check()
         except RiverlockError:
             if not self._program.has_dead_letters:
                 raise
@@ -176,6 +246,7 @@ class Execution:
             instance.reload(payload)
             ctx._random = None
             ctx._timers.clear()
+            self._deferred.clear()
             self._steps(data, position, due, careful=True)
         instance.store(payload)
         if ctx._timers:
@@ -201,29 +272,51 @@ class Execution:
             else:
                 self._events(data, position)
         if self.ctx._timers and self._has_timers:
-            self._fire(self._newly_due(None), careful=careful)
-        if self._program.visits_all:
-            self._emit(self._guard("result", self._user.result, self.ctx))
+            self._fire(self._newly_due(), careful=careful)
+        if self._result is not None:
+            self._finish(careful=careful)
+
+    def _finish(self, *, careful: bool) -> None:
+        """Let a built-in operator give the row of the key."""
+        assert self._result is not None
+        step = partial(self._result, self.ctx)
+        if careful:
+            self._carefully("all records of the key", step)
+        else:
+            self._guard("the function", self._settled_step, step)
 
     def _events(self, data: KeyedInput, position: int) -> None:
         """Run the key's records: the hot loop of the whole system."""
         ctx, on_event, main = self.ctx, self._user.on_event, self._main
+        width, as_row = self._width, self._as_tuple
+        is_plain, settles = self._freeze is None, self._instance.settles
         begin, end = data.bounds[position], data.bounds[position + 1]
         times, records = data.times, data.records
+        at = ctx._time_us = None
         i = begin
         try:
-            if times is None:
-                for i in range(begin, end):
-                    rows = on_event(records[i], ctx)
-                    if rows is not None:
-                        main.extend([(r, None) for r in rows])
-            else:
-                for i in range(begin, end):
+            for i in range(begin, end):
+                if settles and i > begin:
+                    self._instance.settle()
+                if times is not None:
                     at = ctx._time_us = times[i]
-                    rows = on_event(records[i], ctx)
-                    if rows is not None:
-                        main.extend([(r, at) for r in rows])
-        except Exception as error:  # noqa: BLE001 - the boundary of user code
+                rows = on_event(records[i], ctx)
+                if rows is None:
+                    continue
+                if type(rows) not in _ROWS:
+                    _check_rows(rows)
+                if is_plain:
+                    main.extend(
+                        [
+                            (r, at)
+                            if type(r) is tuple and len(r) == width
+                            else (as_row(r), at)
+                            for r in rows
+                        ]
+                    )
+                else:
+                    main.extend([(as_row(r), at) for r in rows])
+        except Exception as error:
             raise self._error(error, "on_event", records[i]) from error
 
     def _events_carefully(self, data: KeyedInput, position: int) -> None:
@@ -231,22 +324,25 @@ class Execution:
         for i in range(data.bounds[position], data.bounds[position + 1]):
             self.ctx._time_us = None if data.times is None else data.times[i]
             record = data.records[i]
-            self._carefully(
-                "on_event", record, lambda r=record: self._user.on_event(r, self.ctx)
-            )
+            self._carefully(record, partial(self._user.on_event, record, self.ctx))
 
     def _carefully(
-        self, where: str, record: Any, step: Callable[[], Iterable[Any] | None]
+        self, record: Any, step: Callable[[], Iterable[Any] | None]
     ) -> None:
-        marks, saved = self._marks(), self._instance.save()
-        timers = dict(self.ctx._timers)
+        ctx = self.ctx
+        marks, saved, timers = self._marks(), self._instance.save(), dict(ctx._timers)
+        chance = ctx._random and ctx._random.getstate()
         try:
             self._emit(step())
             self._instance.check()
         except Exception as error:  # noqa: BLE001 - the boundary of user code
             self._rewind(marks)
             self._instance.rewind(saved)
-            self.ctx._timers = timers
+            ctx._timers = timers
+            if ctx._random and chance:
+                ctx._random.setstate(chance)
+            else:
+                ctx._random = None
             self._dead_letter(error, record)
 
     def _dead_letter(self, error: Exception, record: Any) -> None:
@@ -265,16 +361,19 @@ class Execution:
 
     def _emit(self, rows: Iterable[Any] | None) -> None:
         if rows is not None:
-            at = self.ctx._time_us
-            self._main.extend([(r, at) for r in rows])
+            _check_rows(rows)
+            at, as_row = self.ctx._time_us, self._as_tuple
+            self._main.extend([(as_row(r), at) for r in rows])
 
     def _initial(self, data: KeyedInput, position: int, *, careful: bool) -> None:
+        self.ctx._time_us = None
         for record in data.initial.get(position, ()):
-            step = lambda r=record: self._user.on_initial(r, self.ctx)  # noqa: E731
+            step = partial(self._silent, self._user.on_initial, record, self.ctx)
             if careful:
-                self._carefully("on_initial", record, step)
+                self._carefully(record, step)
             else:
                 self._guard("on_initial", step, record=record)
+                self._guard("on_initial", self._instance.settle, record=record)
 
     def _fire(self, pending: list[tuple[int, int]], *, careful: bool) -> None:
         """Fire timers in time order; a later one set meanwhile fires in its turn."""
@@ -284,28 +383,32 @@ class Execution:
             if ctx._timers.get((kind, at_us)) is False:
                 continue  # deleted by an earlier timer
             ctx._timers[(kind, at_us)] = False
-            ctx._time_us = at_us
-            step = lambda t=at_us: self._user.on_timer(from_micros(t), ctx)  # noqa: E731
+            ctx._time_us = at_us if kind == EVENT else None
+            step = partial(self._user.on_timer, from_micros(at_us), ctx)
+            name = f"timer at {to_iso(at_us)}"
             if careful:
-                self._carefully("on_timer", f"timer at {from_micros(at_us)}", step)
+                self._carefully(name, step)
             else:
-                try:
-                    self._emit(step())
-                except Exception as error:  # noqa: BLE001 - boundary of user code
-                    raise self._error(error, "on_timer", None) from error
+                self._guard("on_timer", self._settled_step, step, record=name)
             # One set for the same or an earlier time waits for the next epoch: a
             # timer that sets itself again must not keep the epoch for ever.
-            later = self._newly_due((at_us, kind))
-            pending = sorted({*pending, *later})
+            new = set(self._newly_due()) - set(pending)
+            self._deferred |= {(t, k) for t, k in new if t <= at_us}
+            pending = sorted({*pending, *(new - self._deferred)})
 
-    def _newly_due(self, after: tuple[int, int] | None) -> list[tuple[int, int]]:
+    def _settled_step(self, step: Callable[[], Iterable[Any] | None]) -> None:
+        self._instance.settle()
+        self._emit(step())
+        self._instance.settle()
+
+    def _newly_due(self) -> list[tuple[int, int]]:
+        """Return due timers that were set in this turn, earliest first."""
         found = []
         for (kind, at), is_on in self.ctx._timers.items():
             limit = self._limits[kind]
             if is_on and limit is not None and at <= limit:
-                if after is None or at > after[0]:
-                    found.append((at, kind))
-        return sorted(found)
+                found.append((at, kind))
+        return sorted(t for t in found if t not in self._deferred)
 
     def _record_timers(self, at: tuple[bytes, int, tuple[Any, ...]]) -> None:
         for (kind, when), is_on in sorted(self.ctx._timers.items()):
@@ -323,4 +426,3 @@ class Execution:
     def _rewind(self, marks: list[int]) -> None:
         for rows, mark in zip(self.emitted.values(), marks, strict=True):
             del rows[mark:]
-

@@ -13,16 +13,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riverlock.core.record import Record
 from riverlock.core.types import Schema, Type
 from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, column_values, records
 from riverlock.state.codec import codec_of
 from riverlock.state.keys import key_bytes, with_group
 
 if TYPE_CHECKING:
+    from riverlock.core.record import Record
     from riverlock.runtime.program import OperatorProgram
 
-__all__ = ["EVENTS", "BROADCASTS", "INITIALS", "BROADCAST_ROW", "INITIAL_ROW", "KeyedInput", "keyed_input"]
+__all__ = [
+    "BROADCASTS",
+    "BROADCAST_ROW",
+    "EVENTS",
+    "INITIALS",
+    "INITIAL_ROW",
+    "KeyedInput",
+    "keyed_input",
+]
 
 EVENTS, BROADCASTS, INITIALS = 0, 1, 2
 # Rows of the other inputs travel as one struct column each.

@@ -1,25 +1,28 @@
 """The user's process, made live: state of the current key as plain attributes.
 
-A subclass of the user's class is made per task. Values packed into the key's row are put
-into the instance's ``__dict__`` before the key's turn and taken from there after it;
-whether they changed is told by comparing bytes, which also notices changes in place.
+A subclass of the user's class is made per task. Values packed into the key's row are
+put into the instance's ``__dict__`` before the key's turn and taken from there after
+it; whether they changed is told by comparing bytes, which also notices changes in place.
 Everything else is reached through descriptors that lead to handles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import StateError, StateTypeError
-from riverlock.runtime.program import OperatorProgram
 from riverlock.state.changelog import ChangeLog
-from riverlock.state.codec import encode
+from riverlock.state.codec import Codec, codec_of, encode
 from riverlock.state.handles import ReducingHandle, ValueHandle, Visit, bind
 from riverlock.state.keys import BROADCAST, group_id
-from riverlock.state.layout import Row, StateLayout
 from riverlock.state.spec import Reducing, StateSpec, Value
-from riverlock.state.store import StateReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from riverlock.runtime.program import OperatorProgram
+    from riverlock.state.layout import Row, StateLayout
+    from riverlock.state.store import StateReader
 
 __all__ = ["Instance"]
 
@@ -50,13 +53,30 @@ class _ValueAttribute:
 
     def __get__(self, instance: object, owner: type) -> Any:
         value = self._handle.get()
-        return self._spec.default if value is None else value
+        if value is not None:
+            return value
+        if self._spec.is_copied:
+            return self._handle.lend(self._spec.fresh())
+        return self._spec.default
 
     def __set__(self, instance: object, value: Any) -> None:
         self._handle.set(value)
 
     def __delete__(self, instance: object) -> None:
         self._handle.set(None)
+
+
+class _DefaultAttribute:
+    """Lends a copy of a default that could be changed in place.
+
+    Not a data descriptor: once the copy is on the instance, reading it is plain.
+    """
+
+    def __init__(self, lend: Callable[[Value], Any], spec: Value) -> None:
+        self._lend, self._spec = lend, spec
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        return self._lend(self._spec)
 
 
 class Instance:
@@ -80,9 +100,20 @@ class Instance:
         self.visit = self._visits["key"]
         kind = type(program.process)
         self._fields: dict[str, Any] = {}
+        # Defaults lent in this turn, as bytes: stored only if they are changed.
+        self._lent: dict[str, bytes] = {}
+        # Values of this turn that are known to be in their normal form.
+        self._settled: dict[str, Any] = {}
+        self._packed = [
+            (s.name, codec_of(s.type))
+            for s in layout.specs.values()
+            if s.is_packed and s.scope != "broadcast"
+        ]
+        self.settles = bool(self._packed)
         attributes = {s.name: self._attribute(s) for s in layout.specs.values()}
         live = {n: a for n, a in attributes.items() if a is not None}
-        made = type(kind.__name__, (kind,), {"__module__": kind.__module__, **live})
+        live |= {"__module__": kind.__module__, "__delattr__": self._forgetting(kind)}
+        made: Any = type(kind.__name__, (kind,), live)
         self.user: Any = made.__new__(made)
         self.user.__dict__.update(program.process.__dict__)
         self._fields = self.user.__dict__
@@ -94,15 +125,21 @@ class Instance:
         self._group_start: tuple[bytes | None, Any] = (None, [])
         self._broadcast_payload: bytes | None = None
         self._broadcast_seen: bytes | None = None
+        self._broadcast_pending: list[tuple[bytes, bytes]] | None = None
+        self._has_broadcast_objects = any(
+            codec_of(s.type).is_mutable for s in layout.scoped("broadcast")
+        )
         if _is_used(layout, "broadcast"):
             self._enter_broadcast()
+            self._broadcast_pending = self._pending_broadcast()
 
     def _attribute(self, spec: StateSpec) -> object | None:
         """Return the descriptor of a variable; None for a plain attribute."""
         if spec.is_packed:
-            if not isinstance(spec, Reducing):
-                return None
-            return _HandleAttribute(self._packed_reducing(spec))
+            if isinstance(spec, Reducing):
+                return _HandleAttribute(self._packed_reducing(spec))
+            is_lent = isinstance(spec, Value) and spec.is_copied
+            return _DefaultAttribute(self._lend, spec) if is_lent else None
         handle = bind(spec, self._visits[spec.scope])
         if isinstance(spec, Reducing):
             assert isinstance(handle, ValueHandle)
@@ -111,6 +148,30 @@ class Instance:
             assert isinstance(handle, ValueHandle)
             return _ValueAttribute(handle, spec)
         return _HandleAttribute(handle)
+
+    def _forgetting(self, kind: type) -> Callable[[Any, str], None]:
+        """Return a ``__delattr__`` for which a value that is not set is no error."""
+        names = {s.name for s in self._layout.specs.values() if s.is_packed}
+
+        def delete(user: Any, name: str) -> None:
+            if name in names:
+                self._fields.pop(name, None)
+            else:
+                kind.__delattr__(user, name)
+
+        return delete
+
+    def _lend(self, spec: Value) -> Any:
+        fresh = spec.fresh()
+        self._fields[spec.name] = fresh
+        self._lent[spec.name] = encode(fresh)
+        self._settled[spec.name] = fresh
+        return fresh
+
+    def _keep_lent(self) -> None:
+        """Forget what was lent to a key; groups and broadcast outlive its turn."""
+        for name in self._row.names:
+            self._lent.pop(name, None)
 
     def _packed_reducing(self, spec: Reducing) -> ReducingHandle:
         name = spec.name
@@ -126,6 +187,8 @@ class Instance:
     def load(self, at: At, payload: bytes | None) -> None:
         """Begin a key's turn with its stored row."""
         self.visit.at = at
+        if self._lent:
+            self._keep_lent()
         if self._has_group_state and at[1] != self._group:
             self._leave_group()
             self._enter_group(at[1])
@@ -142,6 +205,7 @@ class Instance:
     def reload(self, payload: bytes | None) -> None:
         """Begin the key's turn anew, as if nothing had run."""
         self.visit.forget()
+        self._keep_lent()
         self._place(self._row, payload)
         if self._keeps_group:
             row, handles = self._group_start
@@ -149,6 +213,22 @@ class Instance:
             self._visits["group"].rewind(handles)
         if self._visits_all:
             self._fields["_values"] = []
+
+    def settle(self) -> None:
+        """Bring what a step assigned to its type: the next step may be of any epoch.
+
+        Without this, a record could see more (an int where a float is declared, a
+        tuple for a list, None for a default) if it shares its epoch with the last one.
+        """
+        fields, settled = self._fields, self._settled
+        for name, codec in self._packed:
+            value = fields.get(name)
+            if type(value) is codec.plain:
+                continue
+            if value is None:
+                fields.pop(name, None)
+            elif codec.plain is not None or settled.get(name) is not value:
+                fields[name] = settled[name] = self._checked(name, codec, value)
 
     def store(self, payload: bytes | None) -> None:
         """End the key's turn: record what changed."""
@@ -168,10 +248,23 @@ class Instance:
         visit.is_writable = True
         action()
         visit.is_writable = False
+        self._settle_row(self._layout.rows["broadcast"])
         self._broadcast_seen = self._encoded(self._layout.rows["broadcast"])
+        self._broadcast_pending = self._pending_broadcast()
 
-    def close(self) -> None:
-        """End the task's epoch: group and broadcast state are recorded.
+    def was_used_outside_keys(self) -> bool:
+        """Whether values of a key were assigned when it was nobody's turn."""
+        kept = dict(self._fields)
+        self.settle()
+        is_used = any(n in kept and n not in self._lent for n, _ in self._packed)
+        for name, _ in self._packed:
+            self._fields.pop(name, None)
+        return is_used
+
+    def close(self, *, records_broadcast: bool) -> None:
+        """End the task's epoch: group state is recorded, broadcast state by one task.
+
+        The other tasks read it from that task's file, at the next epoch.
 
         Raises:
             StateError: Broadcast state was written outside ``on_broadcast``.
@@ -179,15 +272,33 @@ class Instance:
         if self._has_group_state:
             self._leave_group()
         visit, row = self._visits["broadcast"], self._layout.rows["broadcast"]
-        if row.names and self._encoded(row) != self._broadcast_seen:
+        if (
+            row.names and self._encoded(row) != self._broadcast_seen
+        ) or self._pending_broadcast() != self._broadcast_pending:
             raise StateError(
                 f"broadcast state of operator {self._operator!r} was written outside"
                 " on_broadcast",
                 hint="write it in on_broadcast, which every task sees alike",
             )
+        if not records_broadcast:
+            visit.forget()
+            return
         if row.names:
             self._record("broadcast", visit.at, self._broadcast_payload)
         visit.flush()
+
+    def _pending_broadcast(self) -> list[tuple[bytes, bytes]] | None:
+        """Return what broadcast handles would write; only if changed in place."""
+        if not self._has_broadcast_objects:
+            return None
+        visit = self._visits["broadcast"]
+        kept, saved = visit.log, visit.save()
+        visit.log = ChangeLog(self._layout, self._operator)
+        visit.flush()
+        pending = visit.log.changes().puts
+        visit.log = kept
+        visit.rewind(saved)
+        return pending
 
     def save(self) -> Any:
         """Return a way back to this moment."""
@@ -204,7 +315,9 @@ class Instance:
     def check(self) -> None:
         """Bring the packed values to their types now, not at the end of the epoch."""
         for row in self._layout.rows.values():
-            self._normalise(row)
+            self._settle_row(row)
+        for visit in self._visits.values():
+            visit.check()
 
     def _place(self, row: Row, payload: bytes | None) -> None:
         fields = self._fields
@@ -217,6 +330,8 @@ class Instance:
                 fields.pop(name, None)
             else:
                 fields[name] = value
+        if row.objects:
+            self._settled.update({n: fields.get(n) for n in row.objects})
 
     def _encoded(self, row: Row) -> bytes | None:
         if not row.names:
@@ -225,31 +340,53 @@ class Instance:
         try:
             return encode(values)
         except (TypeError, ValueError, OverflowError):
-            return encode(self._normalise(row))
+            self._settle_row(row)
+            return encode(tuple(map(self._fields.get, row.names)))
 
-    def _normalise(self, row: Row) -> tuple[Any, ...]:
+    def _settle_row(self, row: Row) -> None:
+        """Bring all values of a row to their types, also what changed in place."""
         for name, codec in zip(row.names, row.codecs, strict=True):
             value = self._fields.get(name)
-            if value is None:
-                continue
-            try:
-                self._fields[name] = codec.normalise(value)
-            except (TypeError, ValueError, ArithmeticError) as error:
-                key = self.visit.at[2]
-                raise StateTypeError(
-                    operator=self._operator,
-                    variable=name,
-                    key=key[0] if key is not None and len(key) == 1 else key,
-                    expected=f"{codec.type.ddl} ({error})",
-                    found=value,
-                ) from error
-        return tuple(map(self._fields.get, row.names))
+            if value is not None:
+                self._fields[name] = self._checked(name, codec, value)
+
+    def _checked(self, name: str, codec: Codec, value: Any) -> Any:
+        try:
+            return codec.normalise(value)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            key = self.visit.at[2]
+            raise StateTypeError(
+                operator=self._operator,
+                variable=name,
+                key=key[0] if key is not None and len(key) == 1 else key,
+                expected=f"{codec.type.ddl} ({error})",
+                found=value,
+            ) from error
+
+    def _take_back(self, row: Row) -> None:
+        """Leave defaults that were only looked at unset."""
+        for name in self._lent.keys() & set(row.names):
+            value = self._fields.get(name)
+            if value is not None and self._checked_bytes(name, value):
+                del self._fields[name]
+
+    def _checked_bytes(self, name: str, value: Any) -> bool:
+        codec = codec_of(self._layout.specs[name].type)
+        return encode(self._checked(name, codec, value)) == self._lent[name]
 
     def _record(self, scope: str, at: At, payload: bytes | None) -> None:
         row = self._layout.rows[scope]
+        if self._lent:
+            self._take_back(row)
         fresh = self._encoded(row)
         if fresh == payload:
             return
+        if row.objects:
+            # Normal copies: what the log keeps must not change under it.
+            self._settle_row(row)
+            fresh = self._encoded(row)
+            if fresh == payload:
+                return
         values = tuple(map(self._fields.get, row.names))
         if values.count(None) == len(values):
             if payload is not None:

@@ -17,7 +17,13 @@ from riverlock.core.errors import (
     UnsupportedFormatError,
 )
 from riverlock.core.ids import check_name
-from riverlock.snapshot.layout import FLOW, SNAPSHOTS, RegionPaths, epoch_of, snapshot_path
+from riverlock.snapshot.layout import (
+    FLOW,
+    SNAPSHOTS,
+    RegionPaths,
+    epoch_of,
+    snapshot_path,
+)
 from riverlock.snapshot.records import FORMAT, Flow, Manifest, Named, Run
 from riverlock.snapshot.sealed import seal, unseal
 
@@ -172,7 +178,9 @@ class Catalog:
         )
         if not self.storage.put_if_absent(snapshot_path(name), seal(named)):
             raise InvalidConfigError(
-                f"snapshot name {name!r}", expected="a new name", found="one that exists"
+                f"snapshot name {name!r}",
+                expected="a new name",
+                found="one that exists",
             )
         return named
 

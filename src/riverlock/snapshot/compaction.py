@@ -6,8 +6,8 @@ much larger than what is merged already. An entry is thus rewritten a logarithmi
 of times. Tombstones and expired entries go only when the oldest span takes part: below
 it there is nothing that they hide.
 
-Runs beside the loop. Its files take effect with the next manifest; until then, and if the
-process dies, they are unreferenced.
+Runs beside the loop. Its files take effect with the next manifest; until then, and if
+the process dies, they are unreferenced.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _spans(files: tuple[StateFile, ...]) -> list[list[StateFile]]:
     return spans
 
 
-def compact(
+def compact(  # noqa: PLR0913 - where, what, when, how split, under which name
     storage: Storage,
     paths: RegionPaths,
     plan: Compaction,
@@ -81,6 +81,17 @@ def compact(
     attempt: str,
 ) -> tuple[StateFile, ...]:
     """Merge the files of a plan into one file per piece of the key groups.
+
+    With tombstones dropped, a piece gets its file even if nothing is left in it: a
+    working copy that lags behind sees by it that it cannot catch up step by step.
+
+    Args:
+        storage: The store.
+        paths: Where the region's files are.
+        plan: What to merge.
+        now_us: Processing time of the newest epoch; what expired by then may go.
+        pieces: Ranges of key groups that cover all of them.
+        attempt: What makes the names of the files unique.
 
     Raises:
         SnapshotCorruptedError: A file is missing or altered.
@@ -93,12 +104,17 @@ def compact(
     made = []
     for number, (first, end) in enumerate(pieces):
         part = _piece(table, first, end, with_shared=number == 0)
-        if part.num_rows:
+        if part.num_rows or plan.drops_tombstones:
             name = f"{attempt}-{number:04d}"
             path = paths.state_file(plan.operator, epochs[1], name)
             made.append(
                 write_state_file(
-                    storage, path, part, epochs=epochs, groups=(first, end)
+                    storage,
+                    path,
+                    part,
+                    epochs=epochs,
+                    groups=(first, end),
+                    shared=number == 0 and any(f.shared for f in ordered),
                 )
             )
     return tuple(made)

@@ -35,20 +35,24 @@ def encode_table(table: pa.Table, **options: Any) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def write_state_file(
+def write_state_file(  # noqa: PLR0913 - the parts of the record
     storage: Storage,
     path: str,
     table: pa.Table,
     *,
     epochs: tuple[int, int],
     groups: tuple[int, int],
+    shared: bool = False,
 ) -> StateFile:
-    """Write a sorted table of entries durably; returns the record that refers to it."""
+    """Write a sorted table of entries durably; returns the record that refers to it.
+
+    ``shared`` makes every task read it, even if no broadcast entry is left in it.
+    """
     import pyarrow.compute as pc
 
     data = encode_table(table, use_dictionary=["entry", "variable"])
     storage.put(path, data)
-    shared = bool(pc.any(pc.is_null(table["key_group"])).as_py())
+    has_shared = bool(pc.any(pc.is_null(table["key_group"])).as_py())
     return StateFile(
         path=path,
         first_epoch=epochs[0],
@@ -59,7 +63,7 @@ def write_state_file(
         bytes=len(data),
         checksum=checksum(data),
         deletes=pc.sum(table["deleted"]).as_py() or 0,
-        shared=shared,
+        shared=shared or has_shared,
     )
 
 
@@ -106,9 +110,7 @@ def read_table(
     ):
         return table
     group = table["key_group"]
-    inside = pc.and_(
-        pc.greater_equal(group, groups[0]), pc.less(group, groups[1])
-    )
+    inside = pc.and_(pc.greater_equal(group, groups[0]), pc.less(group, groups[1]))
     return table.filter(pc.or_kleene(inside, pc.is_null(group)))
 
 
@@ -120,7 +122,7 @@ def merge_tables(tables: list[pa.Table]) -> pa.Table:
     import numpy as np
     import pyarrow as pa
 
-    table = pa.concat_tables(tables, promote_options="default")
+    table = pa.concat_tables(tables, promote_options="permissive")
     if table.num_rows == 0:
         return table
     places = pa.array(np.arange(table.num_rows))
@@ -135,5 +137,5 @@ def live(table: pa.Table, now_us: int) -> pa.Table:
     import pyarrow.compute as pc
 
     now = pa.scalar(now_us, pa.timestamp("us", tz="UTC"))
-    expired = pc.fill_null(pc.less_equal(table["expires_at"], now), False)
+    expired = pc.is_in(pc.less_equal(table["expires_at"], now), pa.array([True]))
     return table.filter(pc.and_not(pc.invert(table["deleted"]), expired))

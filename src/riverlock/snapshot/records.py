@@ -32,7 +32,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all records: immutable, keyword-only, defaults left out."""
 
 
-class Flow(Record):
+class Flow(Record, frozen=True):
     """``flow.json``: written once, when the store is made (format §2)."""
 
     format: int
@@ -43,7 +43,7 @@ class Flow(Record):
     features: tuple[str, ...] = ()
 
 
-class Run(Record):
+class Run(Record, frozen=True):
     """``runs/<n>.json``: a run number is owned by who created its file (§3)."""
 
     run: int
@@ -53,7 +53,7 @@ class Run(Record):
     started_us: int
 
 
-class StateFile(Record):
+class StateFile(Record, frozen=True):
     """A Parquet file of state entries that a manifest refers to (§5)."""
 
     path: str
@@ -70,7 +70,7 @@ class StateFile(Record):
     shared: bool = False
 
 
-class Variable(Record):
+class Variable(Record, frozen=True):
     """A declared state variable (§5.2)."""
 
     kind: str  # value, list, map, reducing
@@ -80,14 +80,14 @@ class Variable(Record):
     ttl_us: int | None = None
 
 
-class TimerHeads(Record):
+class TimerHeads(Record, frozen=True):
     """The earliest pending timers: an epoch is due when time reaches them."""
 
     event_us: int | None = None
     processing_us: int | None = None
 
 
-class OperatorState(Record):
+class OperatorState(Record, frozen=True):
     """The whole state of an operator at the end of an epoch."""
 
     keys: str  # DDL of the key columns
@@ -98,7 +98,7 @@ class OperatorState(Record):
     entries: int = 0
 
 
-class InputRange(Record):
+class InputRange(Record, frozen=True):
     """What an epoch read of a source: offsets are the source's own JSON."""
 
     start: Any
@@ -106,7 +106,7 @@ class InputRange(Record):
     rows: int | None = None
 
 
-class Watermark(Record):
+class Watermark(Record, frozen=True):
     """Event time of an ``event_time`` declaration, as used by the *next* epoch."""
 
     max_time_us: int | None = None
@@ -115,7 +115,7 @@ class Watermark(Record):
     active_us: int | None = None
 
 
-class SinkOutput(Record):
+class SinkOutput(Record, frozen=True):
     """What the tasks staged for a sink; the sink's own JSON tokens."""
 
     kind: str
@@ -123,7 +123,7 @@ class SinkOutput(Record):
     rows: int = 0
 
 
-class Manifest(Record):
+class Manifest(Record, frozen=True):
     """``epochs/<n>.json``: the epoch exists if and only if this file does (§4)."""
 
     format: int
@@ -149,7 +149,7 @@ class Manifest(Record):
     metrics: dict[str, Any] = {}
 
 
-class Named(Record):
+class Named(Record, frozen=True):
     """``snapshots/<name>.json``: pins one epoch of each region."""
 
     name: str

@@ -1,8 +1,8 @@
 """What may be deleted: only what no retained manifest reaches, after a grace period.
 
 Reachability is computed from manifests listed afresh, never from memory. The grace
-period protects files that a running epoch has written but not yet decided, and readers
-that opened a manifest just before it was retired.
+period protects files that a running epoch has written but not yet decided, and readers:
+a manifest stays for at least that long, so whoever opens the newest one can finish.
 """
 
 from __future__ import annotations
@@ -34,8 +34,13 @@ def expired_paths(catalog: Catalog, keep: Retention, *, now: datetime) -> list[s
         return []
     newest = epochs[-1]
     pinned = {n.regions.get(catalog.region) for n in catalog.snapshots()}
-    kept = {e for e in epochs if e > newest - keep.epochs or e in pinned}
     oldest_allowed = now - keep.grace
+    young = {
+        epoch_of(entry.path)
+        for entry in catalog.storage.list(catalog.paths.epochs)
+        if entry.mtime >= oldest_allowed
+    }
+    kept = {e for e in epochs if e > newest - keep.epochs or e in pinned or e in young}
     reached = {
         file.path
         for epoch in kept

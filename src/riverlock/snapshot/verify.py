@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,8 @@ from riverlock.core.errors import RiverlockError, SnapshotCorruptedError
 from riverlock.snapshot.files import read_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.records import StateFile
 
@@ -47,9 +48,7 @@ def verify(catalog: Catalog) -> Iterator[EpochReport]:
                 seen[file.path] = _problem(catalog, file)
         problems = tuple(p for f in files if (p := seen[f.path]) is not None)
         size = sum(f.bytes for f in files)
-        yield EpochReport(
-            epoch=epoch, files=len(files), bytes=size, problems=problems
-        )
+        yield EpochReport(epoch=epoch, files=len(files), bytes=size, problems=problems)
 
 
 def _problem(catalog: Catalog, file: StateFile) -> str | None:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import StateTypeError
 from riverlock.state.codec import NONE, Codec, encode
 from riverlock.state.keys import timer_slot
-from riverlock.state.layout import Row, StateLayout
 from riverlock.state.store import Changes
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from riverlock.state.layout import Row, StateLayout
 
 __all__ = ["KINDS", "ChangeLog", "Entry"]
 
@@ -59,7 +60,7 @@ class ChangeLog:
         self._operator = operator
         self._rows = {scope: _Rows() for scope in layout.rows}
         self._entries: list[Entry] = []
-        self._changes = Changes.empty()
+        self._timers: list[tuple[bytes, bytes, bytes | None]] = []
         self.added = 0
 
     def row(
@@ -69,7 +70,10 @@ class ChangeLog:
         values: tuple[Any, ...] | None,
         payload: bytes | None,
     ) -> None:
-        """Record a row of values, or with None its removal."""
+        """Record a row of values, or with None its removal.
+
+        Values of types that are not plain must be normal: see ``Codec``.
+        """
         rows = self._rows[scope]
         rows.ids.append(at[0])
         rows.groups.append(at[1])
@@ -98,7 +102,7 @@ class ChangeLog:
                 timer=(KINDS[kind], when_us),
             )
         )
-        self._changes.timers.append((slot[1:], at[0], payload))
+        self._timers.append((slot[1:], at[0], payload))
 
     @property
     def is_empty(self) -> bool:
@@ -113,18 +117,21 @@ class ChangeLog:
 
     def changes(self) -> Changes:
         """Return the bytes for the store; call after ``table``, which normalises."""
-        changes = self._changes
+        changes = Changes.empty()
+        changes.timers += self._timers
         for rows in self._rows.values():
-            pairs = list(zip(rows.ids, rows.payloads, strict=True))
-            changes.puts += [p for p in pairs if p[1] is not None]  # type: ignore[misc]
-            changes.deletes += [i for i, p in pairs if p is None]
+            for entry_id, payload in zip(rows.ids, rows.payloads, strict=True):
+                if payload is None:
+                    changes.deletes.append(entry_id)
+                else:
+                    changes.puts.append((entry_id, payload))
         for e in self._entries:
             if e.payload is None:
                 changes.deletes.append(e.id)
             else:
                 changes.puts.append((e.id, e.payload))
-            if e.expires_us is not None:
-                changes.expiries.append(e.payload[:8] + e.id)  # type: ignore[index]
+                if e.expires_us is not None:
+                    changes.expiries.append(e.payload[:8] + e.id)
         changes.puts.sort()
         return changes
 
@@ -179,12 +186,16 @@ class ChangeLog:
         )
 
     def _normalise(self, row: Row, rows: _Rows) -> None:
-        """Bring values to their declared type; payloads follow what changed."""
+        """Bring plain values to their declared type; payloads follow what changed.
+
+        Values of other types are given in their normal form already.
+        """
         for at, (name, codec) in enumerate(zip(row.names, row.codecs, strict=True)):
-            if codec.plain is not None:
-                found = {type(v[at]) for v in rows.values if v is not None}
-                if found <= {codec.plain, NONE}:
-                    continue
+            if codec.plain is None:
+                continue
+            found = {type(v[at]) for v in rows.values if v is not None}
+            if found <= {codec.plain, NONE}:
+                continue
             for i, values in enumerate(rows.values):
                 if values is None or values[at] is None:
                     continue
@@ -226,9 +237,7 @@ class ChangeLog:
         kind = self._layout.arrow.field("key").type
         blank = (None,) * kind.num_fields
         columns = zip(*(k if k is not None else blank for k in keys), strict=True)
-        arrays = [
-            pa.array(list(c), f.type) for c, f in zip(columns, kind, strict=True)
-        ]
+        arrays = [pa.array(list(c), f.type) for c, f in zip(columns, kind, strict=True)]
         mask = pa.array([k is None for k in keys])
         return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
 
@@ -246,14 +255,15 @@ class ChangeLog:
         arrays = {n: pa.array(v, schema.field(n).type) for n, v in columns.items()}
         arrays["key"] = self._key_array([e.key for e in entries])
         instant = schema.field("expires_at").type
-        arrays["expires_at"] = pa.array([e.expires_us for e in entries]).cast(
-            pa.int64()
-        ).cast(instant)
+        arrays["expires_at"] = (
+            pa.array([e.expires_us for e in entries]).cast(pa.int64()).cast(instant)
+        )
         arrays["timer"] = pa.StructArray.from_arrays(
             [
                 pa.array([e.timer[0] if e.timer else None for e in entries], "string"),
-                pa.array([e.timer[1] if e.timer else None for e in entries], "int64")
-                .cast(instant),
+                pa.array(
+                    [e.timer[1] if e.timer else None for e in entries], "int64"
+                ).cast(instant),
             ],
             fields=list(schema.field("timer").type),
             mask=pa.array([e.timer is None for e in entries]),

@@ -8,16 +8,21 @@ refused: otherwise a flow would behave differently after a crash.
 from __future__ import annotations
 
 import dataclasses
+import keyword
 import struct
+import types
+import typing
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from decimal import Decimal
-from functools import lru_cache
+from decimal import Context, Decimal
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
 
-from riverlock.core.types import INTEGERS, Type
+from riverlock.core.record import Record
+from riverlock.core.times import from_micros, micros
+from riverlock.core.types import Type
 
 __all__ = ["NONE", "Codec", "codec_of", "encode"]
 
@@ -26,6 +31,8 @@ NONE = type(None)
 Normaliser = Callable[[Any], Any]
 
 _SINGLE = struct.Struct("<f")
+# Wide enough for any decimal(38, …); the caller's context must not round.
+_EXACT = Context(prec=80)
 # Types whose exact Python type needs no further look (integers are range-checked
 # by Arrow when the column is built).
 _PLAIN: dict[str, type] = {
@@ -43,7 +50,7 @@ class Codec:
 
     type: Type
     python: Any  # what msgspec decodes to
-    plain: type | None  # values of exactly this type are normal already
+    plain: Any  # None, or a class: values of exactly this type are normal already
     normalise: Normaliser  # raises TypeError, ValueError
     to_arrow: Normaliser | None  # None: Arrow takes the value as it is
 
@@ -54,48 +61,66 @@ class Codec:
 
     def decoder(self) -> Callable[[bytes], Any]:
         """Return a function from stored bytes to a value."""
-        return msgspec.msgpack.Decoder(self.python | None).decode
+        decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(
+            optional(self.python)
+        ).decode
+        return decode
 
     def from_arrow(self, values: list[Any]) -> list[Any]:
         """Return values read from a snapshot as user code would see them."""
-        if self.plain is not None:
-            return values
-        return [None if v is None else self.normalise(v) for v in values]
+        return values if self.plain else [self.checked(v) for v in values]
+
+    def checked(self, value: Any) -> Any:
+        """Return a value as it is stored; None stays None."""
+        return None if value is None else self.normalise(value)
+
+
+def optional(kind: Any) -> Any:
+    """Return the annotation of a kind that may be None."""
+    return kind | None
 
 
 @lru_cache(maxsize=512)
-def _codec(t: Type, python: type | None) -> Codec:  # noqa: ARG001 - part of the key
-    kind = t.kind
-    if kind == "array":
-        return _array(t)
-    if kind == "map":
-        return _map(t)
-    if kind == "struct":
-        return _struct(t)
-    python_type, normalise = _SIMPLE[kind]
-    if kind in INTEGERS:
-        normalise = _integer(INTEGERS[kind])
-    if kind == "decimal":
+def _codec(t: Type, classes: tuple[Any, ...]) -> Codec:
+    # Types compare without their dataclasses; the second argument tells them apart.
+    del classes
+    if t.kind in _NESTED:
+        return _NESTED[t.kind](t)
+    python_type, normalise = _SIMPLE[t.kind]
+    if t.kind == "decimal":
         normalise = _decimal(t)
-    return Codec(t, python_type, _PLAIN.get(kind), normalise, None)
+    return Codec(t, python_type, _PLAIN.get(t.kind), normalise, None)
 
 
 def codec_of(t: Type) -> Codec:
     """Return the codec of a type; a struct's dataclass makes a codec of its own."""
-    return _codec(t, t.python)
+    return _codec(t, _classes(t))
+
+
+def _classes(t: Type) -> tuple[Any, ...]:
+    """Return the dataclasses of a type and of everything inside it."""
+    inner = (t.key, t.element, *(f.type for f in t.fields))
+    return (t.python, *(None if i is None else _classes(i) for i in inner))
 
 
 def _refuse(expected: str, value: object) -> TypeError:
     return TypeError(f"expected {expected}, found {type(value).__name__}")
 
 
-def _exact(expected: type, name: str) -> Normaliser:
-    def normalise(value: Any) -> Any:
-        if isinstance(value, expected):
-            return value
-        raise _refuse(name, value)
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if getattr(getattr(value, "dtype", None), "kind", "") == "b":  # NumPy's
+        return bool(value)
+    raise _refuse("True or False", value)
 
-    return normalise
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _refuse("text", value)
+    if not value.isascii():
+        value.encode()  # lone surrogates are no text: raises UnicodeEncodeError
+    return str.__str__(value)  # of a subclass, its plain content
 
 
 def _integer(bits: int) -> Normaliser:
@@ -131,12 +156,16 @@ def _timestamp(value: Any) -> datetime:
     if value.tzinfo is None:
         message = "a timestamp needs a time zone: write datetime.now(UTC) or ctx.now"
         raise ValueError(message)
+    if type(value) is not datetime:  # pandas has a subclass with nanoseconds
+        return from_micros(micros(value))
     return value.astimezone(UTC)
 
 
 def _naive(value: Any) -> datetime:
     if not isinstance(value, datetime) or value.tzinfo is not None:
         raise _refuse("a datetime without time zone", value)
+    if type(value) is not datetime:
+        return from_micros(micros(value.replace(tzinfo=UTC))).replace(tzinfo=None)
     return value
 
 
@@ -159,41 +188,44 @@ def _decimal(t: Type) -> Normaliser:
         if isinstance(value, bool) or not isinstance(value, Decimal | int):
             raise _refuse("a Decimal", value)
         exact = Decimal(value)
-        scaled = exact.quantize(unit)
-        if scaled != exact or len(scaled.as_tuple().digits) > t.precision:
+        scaled = exact.quantize(unit, context=_EXACT) if exact.is_finite() else exact
+        if (
+            not exact.is_finite()
+            or scaled != exact
+            or len(scaled.as_tuple().digits) > t.precision
+        ):
             message = f"{value} does not fit decimal({t.precision},{t.scale})"
             raise ValueError(message)
-        return scaled
+        return scaled if scaled else abs(scaled)  # Parquet has no negative zero
 
     return normalise
 
 
+def _refined(value: Any) -> Any:
+    raise AssertionError(value)  # decimals are checked by their precision
+
+
 _SIMPLE: dict[str, tuple[Any, Normaliser]] = {
-    "boolean": (bool, _exact(bool, "True or False")),
+    "boolean": (bool, _boolean),
     "byte": (int, _integer(8)),
     "short": (int, _integer(16)),
     "int": (int, _integer(32)),
     "long": (int, _integer(64)),
     "float": (float, _single),
     "double": (float, _double),
-    "string": (str, _exact(str, "text")),
+    "string": (str, _text),
     "binary": (bytes, _bytes),
     "date": (date, _date),
     "timestamp": (datetime, _timestamp),
     "timestamp_ntz": (datetime, _naive),
-    "decimal": (Decimal, _exact(Decimal, "a Decimal")),  # refined per precision
+    "decimal": (Decimal, _refined),
 }
-
-
-def _optional(codec: Codec) -> Normaliser:
-    normalise = codec.normalise
-    return lambda v: None if v is None else normalise(v)
 
 
 def _array(t: Type) -> Codec:
     assert t.element
     inner = codec_of(t.element)
-    each, out = _optional(inner), inner.to_arrow
+    each, out = inner.checked, inner.to_arrow
 
     def normalise(value: Any) -> list[Any]:
         if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
@@ -204,16 +236,15 @@ def _array(t: Type) -> Codec:
         assert out
         return [None if v is None else out(v) for v in value]
 
-    return Codec(
-        t, list[inner.python | None], None, normalise, to_arrow if out else None
-    )
+    python = types.GenericAlias(list, (optional(inner.python),))
+    return Codec(t, python, None, normalise, to_arrow if out else None)
 
 
 def _map(t: Type) -> Codec:
     assert t.key
     assert t.element
     key, inner = codec_of(t.key), codec_of(t.element)
-    each, out = _optional(inner), inner.to_arrow
+    each, out = inner.checked, inner.to_arrow
 
     def normalise(value: Any) -> dict[Any, Any]:
         if isinstance(value, list):  # how Arrow gives a map back
@@ -227,38 +258,99 @@ def _map(t: Type) -> Codec:
             return list(value.items())
         return [(k, None if v is None else out(v)) for k, v in value.items()]
 
-    return Codec(t, dict[key.python, inner.python | None], None, normalise, to_arrow)
+    python = types.GenericAlias(dict, (key.python, optional(inner.python)))
+    return Codec(t, python, None, normalise, to_arrow)
 
 
-def _struct(t: Type) -> Codec:
-    codecs = [codec_of(f.type) for f in t.fields]
-    names = [f.name for f in t.fields]
-    each = [_optional(c) for c in codecs]
-    made = t.python or msgspec.defstruct(
-        "Struct",
-        [(n, c.python | None, None) for n, c in zip(names, codecs, strict=True)],
-    )
+class _Struct:
+    """Makes objects of a struct: of its dataclass, or of a class made for it."""
 
-    def normalise(value: Any) -> Any:
+    def __init__(self, t: Type) -> None:
+        self._ddl = t.ddl
+        self._names = [f.name for f in t.fields]
+        self._attributes = [_attribute(n, i) for i, n in enumerate(self._names)]
+        self._codecs = [codec_of(f.type) for f in t.fields]
+        self._required = _required(t.python) if t.python else set()
+        self._defaults = _defaults(t.python) if t.python else {}
+        self.made: Any = t.python or self._class()
+
+    def _class(self) -> type[msgspec.Struct]:
+        fields = [
+            (a, optional(c.python), None)
+            for a, c in zip(self._attributes, self._codecs, strict=True)
+        ]
+        rename = dict(zip(self._attributes, self._names, strict=True))
+        return msgspec.defstruct("Struct", fields, rename=rename)
+
+    def normalise(self, value: Any) -> Any:
+        fixed = [
+            c.checked(v) for c, v in zip(self._codecs, self._values(value), strict=True)
+        ]
+        for name, v in zip(self._names, fixed, strict=True):
+            if v is None and name in self._required:
+                message = f"field {name!r} is None but not declared optional"
+                raise ValueError(message)
+        return self.made(**dict(zip(self._attributes, fixed, strict=True)))
+
+    def _values(self, value: Any) -> list[Any]:
+        if isinstance(value, Record):
+            value = {n: v for n, v in value.as_dict().items() if n in self._names}
         if isinstance(value, dict):
-            values = [value.get(n) for n in names]
-        elif isinstance(value, tuple | list) and len(value) == len(names):
-            values = list(value)
-        elif all(hasattr(value, n) for n in names):
-            values = [getattr(value, n) for n in names]
-        else:
-            raise _refuse(t.ddl, value)
-        return made(*(e(v) for e, v in zip(each, values, strict=True)))
+            unknown = value.keys() - set(self._names)
+            if unknown:
+                message = f"no fields {sorted(map(str, unknown))} in {self._ddl}"
+                raise ValueError(message)
+            return [value[n] if n in value else self._default(n) for n in self._names]
+        if isinstance(value, tuple | list) and len(value) == len(self._names):
+            return list(value)
+        if all(hasattr(value, a) for a in self._attributes):
+            return [getattr(value, a) for a in self._attributes]
+        raise _refuse(self._ddl, value)
 
-    outs = [c.to_arrow for c in codecs]
+    def _default(self, name: str) -> Any:
+        make = self._defaults.get(name)
+        return None if make is None else make()
 
-    def to_arrow(value: Any) -> dict[str, Any]:
-        if isinstance(value, dict):
-            value = normalise(value)
+    def to_arrow(self, value: Any) -> dict[str, Any]:
         result = {}
-        for name, out in zip(names, outs, strict=True):
-            v = getattr(value, name)
+        for name, attribute, codec in zip(
+            self._names, self._attributes, self._codecs, strict=True
+        ):
+            v, out = getattr(value, attribute), codec.to_arrow
             result[name] = v if v is None or out is None else out(v)
         return result
 
-    return Codec(t, made, None, normalise, to_arrow)
+
+def _struct(t: Type) -> Codec:
+    made = _Struct(t)
+    return Codec(t, made.made, None, made.normalise, made.to_arrow)
+
+
+_NESTED = {"array": _array, "map": _map, "struct": _struct}
+
+
+def _attribute(name: str, position: int) -> str:
+    """Return the attribute of a field: its name, if Python allows it."""
+    is_free = name.isidentifier() and not keyword.iskeyword(name)
+    return name if is_free and not name.startswith("__") else f"c{position}_"
+
+
+def _required(python: type) -> set[str]:
+    """Return the fields of a dataclass that may not be None."""
+    hints = typing.get_type_hints(python)
+    return {n for n, hint in hints.items() if type(None) not in typing.get_args(hint)}
+
+
+def _defaults(python: type) -> dict[str, Callable[[], Any]]:
+    """Return how the fields of a dataclass get their defaults, if they have any."""
+    found: dict[str, Callable[[], Any]] = {}
+    for f in dataclasses.fields(python):
+        if f.default_factory is not dataclasses.MISSING:
+            found[f.name] = f.default_factory
+        elif f.default is not dataclasses.MISSING:
+            found[f.name] = partial(_same, f.default)
+    return found
+
+
+def _same(value: Any) -> Any:
+    return value

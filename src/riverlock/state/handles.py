@@ -1,161 +1,44 @@
 """Run-time handles of declared state: what ``self.recent`` and ``self.seen`` are.
 
-A handle serves one variable for all keys of a task, one key at a time. It reads from the
-store what is asked of it, remembers what is written, and hands the difference to the
-change log when the key is done. Handles that were not touched cost nothing.
+A handle serves one variable for all keys of a task, one key at a time. It reads from
+the store what is asked of it, remembers what is written, and hands the difference to
+the change log when the key is done. Handles that were not touched cost nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from riverlock.core.errors import StateError, StateTypeError
-from riverlock.state.changelog import ChangeLog, Entry, Key
-from riverlock.state.codec import Codec, codec_of, encode
+import msgspec
+
+from riverlock.core.errors import StateError
+from riverlock.state.codec import Codec, codec_of, encode, optional
 from riverlock.state.keys import (
     index_bytes,
     index_of,
     list_slot,
     map_key_bytes,
     map_slot,
-    time_bytes,
-    time_of,
     value_slot,
 )
-from riverlock.state.spec import Map, Reducing, StateSpec
-from riverlock.state.store import StateReader
+from riverlock.state.spec import Map, Reducing
+from riverlock.state.visit import Handle, Visit
+
+if TYPE_CHECKING:
+    from riverlock.state.spec import StateSpec
 
 __all__ = ["ListHandle", "MapHandle", "ReducingHandle", "ValueHandle", "Visit", "bind"]
 
 V = TypeVar("V")
-
-
-class Visit:
-    """Whose turn it is: the key (or group) that handles read and write."""
-
-    __slots__ = ("at", "is_writable", "log", "now_us", "operator", "reader", "touched")
-
-    def __init__(
-        self, operator: str, reader: StateReader, log: ChangeLog, now_us: int
-    ) -> None:
-        """Begin with nobody's turn."""
-        self.operator = operator
-        self.reader = reader
-        self.log = log
-        self.now_us = now_us
-        self.at: tuple[bytes, int | None, Key] = (b"", None, None)
-        self.touched: list[Handle] = []
-        self.is_writable = True
-
-    def flush(self) -> None:
-        """Hand all changes of this turn to the log."""
-        for handle in self.touched:
-            handle.flush()
-        self.touched.clear()
-
-    def save(self) -> list[tuple[Handle, Any]]:
-        """Return a way back to this moment."""
-        return [(handle, handle.snapshot()) for handle in self.touched]
-
-    def rewind(self, saved: list[tuple[Handle, Any]]) -> None:
-        """Go back to the moment of a ``save``."""
-        self.forget()
-        for handle, snapshot in saved:
-            handle.rewind(snapshot)
-            handle._touch()
-
-    def forget(self) -> None:
-        """Drop all changes of this turn."""
-        for handle in self.touched:
-            handle.reset()
-        self.touched.clear()
-
-
-class Handle:
-    """Base: knows its variable, its codec and how entries expire."""
-
-    def __init__(self, spec: StateSpec, visit: Visit) -> None:
-        """Bind a variable to the turns of a task."""
-        self.spec = spec
-        self.visit = visit
-        self.codec: Codec = codec_of(spec.type)
-        self._decode = self.codec.decoder()
-        self._is_touched = False
-
-    def _touch(self) -> None:
-        if not self._is_touched:
-            self._is_touched = True
-            self.visit.touched.append(self)
-
-    def _write(self) -> None:
-        if not self.visit.is_writable:
-            raise StateError(
-                f"broadcast state {self.spec.name!r} is read-only here",
-                hint="write it in on_broadcast, which every task sees alike",
-            )
-        self._touch()
-
-    def reset(self) -> None:
-        """Forget the turn."""
-        self._is_touched = False
-
-    def flush(self) -> None:
-        """Hand the changes of the turn to the log and forget it."""
-        raise AssertionError
-
-    def snapshot(self) -> Any:
-        """Return what ``rewind`` needs to come back to this moment."""
-        raise AssertionError
-
-    def rewind(self, saved: Any) -> None:
-        """Come back to the moment of a ``snapshot``."""
-        raise AssertionError
-
-    def _normal(self, value: Any, codec: Codec | None = None) -> Any:
-        codec = codec or self.codec
-        if value is None or type(value) is codec.plain:
-            return value
-        try:
-            return codec.normalise(value)
-        except (TypeError, ValueError, ArithmeticError) as error:
-            key = self.visit.at[2]
-            raise StateTypeError(
-                operator=self.visit.operator,
-                variable=self.spec.name,
-                key=key[0] if key is not None and len(key) == 1 else key,
-                expected=f"{codec.type.ddl} ({error})",
-                found=value,
-            ) from error
-
-    def _arrow(self, value: Any) -> Any:
-        out = self.codec.to_arrow
-        return value if value is None or out is None else out(value)
-
-    @property
-    def _expires_us(self) -> int | None:
-        ttl = self.spec.ttl_us
-        return None if ttl is None else self.visit.now_us + ttl
-
-    def _live(self, payload: bytes | None) -> bytes | None:
-        """Return the coded value if the entry exists and has not expired."""
-        if payload is None or self.spec.ttl_us is None:
-            return payload
-        return payload[8:] if time_of(payload[:8]) > self.visit.now_us else None
-
-    def _put(self, entry_id: bytes, coded: bytes, data: Any, kind: str) -> None:
-        at, expires = self.visit.at, self._expires_us
-        payload = coded if expires is None else time_bytes(expires) + coded
-        name = self.spec.name
-        self.visit.log.entry(
-            Entry(entry_id, kind, at[1], at[2], name, payload, data, expires)
-        )
-
-    def _delete(self, entry_id: bytes, kind: str) -> None:
-        at = self.visit.at
-        self.visit.log.entry(Entry(entry_id, kind, at[1], at[2], self.spec.name, None))
-
-
 _UNREAD = object()
 
 
@@ -174,11 +57,12 @@ class ValueHandle(Handle):
         self._value: Any = _UNREAD
         self._coded: bytes | None = None
         self._assigned = False
+        self._default: bytes | None = None
 
     def get(self) -> Any:
         """Return the value, or None."""
         if self._value is _UNREAD:
-            self._touch()
+            self.touch()
             payload = self.visit.reader.get(self.visit.at[0] + self._slot)
             self._coded = self._live(payload)
             self._value = None if self._coded is None else self._decode(self._coded)
@@ -191,29 +75,44 @@ class ValueHandle(Handle):
         self._value = self._normal(value)
         self._assigned = True
 
+    def lend(self, default: Any) -> Any:
+        """Place a default on an unset value: it is stored only if it is changed."""
+        self.touch()
+        self._value, self._default = default, encode(default)
+        self._assigned = False
+        return default
+
+    def check(self) -> None:
+        """Bring the value to its type."""
+        if self.codec.is_mutable and self._value is not _UNREAD:
+            self._value = self._normal(self._value)
+
     def snapshot(self) -> Any:
         """Keep the coded value: the object itself may be changed in place."""
         value = self._value
         is_coded = value is not _UNREAD and value is not None
         kept = encode(value) if is_coded else value
-        return is_coded, kept, self._coded, self._assigned
+        return is_coded, kept, self._coded, self._assigned, self._default
 
     def rewind(self, saved: Any) -> None:
         """Come back to the moment of a ``snapshot``."""
-        is_coded, kept, self._coded, self._assigned = saved
+        is_coded, kept, self._coded, self._assigned, self._default = saved
         self._value = self._decode(kept) if is_coded else kept
 
     def flush(self) -> None:
         """Write the value if it was assigned or changed in place."""
-        entry_id = self.visit.at[0] + self._slot
-        if self._value is None:
-            if self._coded is not None:
-                self._delete(entry_id, "value")
-                self.visit.log.added -= 1
-        elif self._value is not _UNREAD:
-            coded = encode(self._value)
-            if self._assigned or coded != self._coded:
-                self._put(entry_id, coded, self._arrow(self._value), "value")
+        self.check()
+        entry_id, value = self.visit.at[0] + self._slot, self._value
+        if value is not _UNREAD:
+            coded = None if value is None else encode(value)
+            if not self._assigned and coded == self._default:
+                coded = None
+            if coded is None:
+                if self._coded is not None:
+                    self._delete(entry_id, "value")
+                    self.visit.log.added -= 1
+            elif self._assigned or coded != self._coded:
+                self._put(entry_id, coded, self._arrow(value), "value")
                 self.visit.log.added += self._coded is None
         self.reset()
 
@@ -227,7 +126,7 @@ class ReducingHandle:
         self,
         fn: Callable[[Any, Any], Any],
         get: Callable[[], Any],
-        set: Callable[[Any], None],  # noqa: A002 - the pair of get
+        set: Callable[[Any], None],
     ) -> None:
         """Fold over whatever ``get`` and ``set`` reach."""
         self._fn, self._get, self._set = fn, get, set
@@ -241,6 +140,10 @@ class ReducingHandle:
     def value(self) -> Any:
         """The fold so far; None before the first ``add``."""
         return self._get()
+
+    def replace(self, value: Any) -> None:
+        """Begin anew with a value; None forgets it."""
+        self._set(value)
 
     def clear(self) -> None:
         """Begin anew."""
@@ -272,8 +175,13 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
 
     def extend(self, values: Iterable[V]) -> None:
         """Add elements at the end."""
-        for value in values:
+        for value in list(values):
             self.append(value)
+
+    def __iadd__(self, values: Iterable[V]) -> Self:
+        """Add elements at the end: ``self.recent += [x]``."""
+        self.extend(values)
+        return self
 
     def clear(self) -> None:
         """Remove all elements."""
@@ -284,6 +192,8 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
 
     def replace(self, values: Iterable[V]) -> None:
         """Become ``values``; what stays in place is not written again."""
+        if values is self:
+            return
         self._write()
         fresh = [self._normal(v) for v in values]
         old = self._load()
@@ -298,7 +208,7 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
 
     def _load(self) -> list[Any]:
         if self._old is None:
-            self._touch()
+            self.touch()
             self._old = []
             for entry_id, payload in self.visit.reader.scan(
                 self.visit.at[0] + self._slot
@@ -338,6 +248,13 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
         """Show the elements."""
         return repr(list(self))
 
+    def check(self) -> None:
+        """Bring elements that were changed in place to their type."""
+        if self.codec.is_mutable:
+            if self._old:
+                self._old = [self._normal(v) for v in self._old]
+            self._new = [self._normal(v) for v in self._new]
+
     def snapshot(self) -> Any:
         """Keep copies; elements are kept as bytes."""
         old = None if self._old is None else encode(self._old)
@@ -358,6 +275,7 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
 
     def flush(self) -> None:
         """Write what was appended, changed in place and removed."""
+        self.check()
         log = self.visit.log
         for entry_id in self._gone:
             self._delete(entry_id, "list")
@@ -384,16 +302,15 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
         return floor if last is None else max(floor, index_of(last) + 1)
 
     def _element(self, entry_id: bytes, value: Any) -> None:
-        value = self._normal(value)
         data = {"index": index_of(entry_id), "value": self._arrow(value)}
         self._put(entry_id, encode(value), data, "list")
 
 
 def codec_of_list(codec: Codec) -> Callable[[bytes], list[Any]]:
     """Return a decoder of many values of a codec's type."""
-    import msgspec
-
-    return msgspec.msgpack.Decoder(list[codec.python | None]).decode
+    many = GenericAlias(list, (optional(codec.python),))
+    decode: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(many).decode
+    return decode
 
 
 _ABSENT = object()
@@ -408,9 +325,7 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
         assert isinstance(spec, Map)
         self._slot = map_slot(spec.name)
         self._key = codec_of(spec.key_type)
-        import msgspec
-
-        pair = tuple[self._key.python, self.codec.python | None]
+        pair = GenericAlias(tuple, (self._key.python, optional(self.codec.python)))
         self._decode_pair = msgspec.msgpack.Decoder(pair).decode
         self.reset()
 
@@ -423,11 +338,12 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
         self._assigned: set[bytes] = set()
         self._is_whole = False
 
-    def _name(self, key: Any) -> bytes:
+    def _as_key(self, key: Any) -> Any:
         if key is None:
-            message = f"map state {self.spec.name!r} has no None keys"
-            raise StateError(message)
-        return map_key_bytes(self._normal(key, self._key))
+            raise StateError(f"map state {self.spec.name!r} has no None keys")
+        key = self._normal(key, self._key)
+        # -0.0 and 0.0 are one key, as in a dictionary.
+        return 0.0 if type(key) is float and key == 0 else key
 
     def _remember(self, name: bytes, payload: bytes | None, key: Any) -> Any:
         coded = self._live(payload)
@@ -439,10 +355,13 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
         return value
 
     def _find(self, key: Any) -> tuple[bytes, Any]:
-        name = self._name(key)
+        if key is None:
+            return b"", _ABSENT
+        key = self._as_key(key)
+        name = map_key_bytes(key)
         if name in self._seen:
             return name, self._seen[name][1]
-        self._touch()
+        self.touch()
         if self._is_whole:
             return name, _ABSENT
         payload = self.visit.reader.get(self.visit.at[0] + self._slot + name)
@@ -458,10 +377,22 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
 
     def __setitem__(self, key: Any, value: V) -> None:
         """Write one entry."""
+        key = self._as_key(key)
         name, _ = self._find(key)
         self._write()
-        self._seen[name] = (self._normal(key, self._key), self._normal(value))
+        self._seen[name] = (key, self._normal(value))
         self._assigned.add(name)
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """Return an entry's value; if there is none, that of the default."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def __ior__(self, values: Mapping[Any, V]) -> Self:
+        """Write several entries: ``self.seen |= {...}``."""
+        self.update(values)
+        return self
 
     def __delitem__(self, key: Any) -> None:
         """Remove one entry."""
@@ -479,7 +410,7 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
     def _load(self) -> None:
         if self._is_whole:
             return
-        self._touch()
+        self.touch()
         prefix = self.visit.at[0] + self._slot
         for entry_id, payload in self.visit.reader.scan(prefix):
             name = entry_id[len(prefix) :]
@@ -491,7 +422,11 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
         """Give the keys in the order of their bytes."""
         self._load()
         return iter(
-            [k for _, (k, v) in sorted(self._seen.items(), key=_first) if v is not _ABSENT]
+            [
+                k
+                for _, (k, v) in sorted(self._seen.items(), key=_first)
+                if v is not _ABSENT
+            ]
         )
 
     def __len__(self) -> int:
@@ -503,8 +438,11 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
         """Remove all entries."""
         self.replace({})
 
-    def replace(self, values: dict[Any, V]) -> None:
+    def replace(self, values: Mapping[Any, V]) -> None:
         """Become ``values``."""
+        if values is self:
+            return
+        values = dict(values)
         self._load()
         self._write()
         for name, (key, value) in self._seen.items():
@@ -517,6 +455,13 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
     def __repr__(self) -> str:
         """Show the entries."""
         return repr(dict(self))
+
+    def check(self) -> None:
+        """Bring values that were changed in place to their type."""
+        if self.codec.is_mutable:
+            for name, (key, value) in self._seen.items():
+                if value is not _ABSENT:
+                    self._seen[name] = (key, self._normal(value))
 
     def snapshot(self) -> Any:
         """Keep copies; values are kept as bytes."""
@@ -534,6 +479,7 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
 
     def flush(self) -> None:
         """Write the entries that were assigned or changed in place."""
+        self.check()
         log, prefix = self.visit.log, self.visit.at[0] + self._slot
         for name, (key, value) in sorted(self._seen.items(), key=_first):
             stored = self._coded.get(name)
@@ -544,7 +490,6 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
                 continue
             if name not in self._assigned and not self.codec.is_mutable:
                 continue
-            value = self._normal(value)
             coded = encode((key, value))
             if name in self._assigned or coded != stored:
                 data = {"key": key, "value": self._arrow(value)}

@@ -2,24 +2,28 @@
 
 The key group of a key is Spark's ``xxhash64`` (seed 42) of the key columns, modulo the
 number of groups. Spark computes it for streams; the same function in Python serves
-look-ups, harness and tests. An *entry id* names one stored entry: it sorts by key group,
-then key, so that all entries of a key lie together (format §5.1).
+look-ups, harness and tests. An *entry id* names one stored entry: it sorts by key
+group, then key, so that all entries of a key lie together (format §5.1).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import Context
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import micros
-from riverlock.core.types import Schema, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from decimal import Decimal
+
+    from riverlock.core.types import Schema, Type
 
 __all__ = [
     "BROADCAST",
@@ -35,6 +39,7 @@ __all__ = [
 ]
 
 _encode = msgspec.msgpack.Encoder().encode
+_EXACT = Context(prec=80)
 _GROUP = struct.Struct(">H")
 _INDEX = struct.Struct(">Q")
 # 0xC1 never begins a MessagePack value, so these cannot meet an encoded key.
@@ -239,7 +244,7 @@ def _hash_stripes(data: bytes, seed: int) -> tuple[int, int]:
 
 def _of_float(value: float, seed: int, *, wide: bool) -> int:
     value = 0.0 if value == 0 else value  # Spark hashes -0.0 as 0.0
-    if value != value:  # noqa: PLR0124 - NaN: Java has one canonical NaN
+    if value != value:
         bits = 0x7FF8000000000000 if wide else 0x7FC00000
     else:
         bits = int.from_bytes(struct.pack(">d" if wide else ">f", value), "big")
@@ -247,11 +252,13 @@ def _of_float(value: float, seed: int, *, wide: bool) -> int:
 
 
 def _of_decimal(value: Decimal, t: Type, seed: int) -> int:
-    unscaled = int(value.scaleb(t.scale))
+    unscaled = int(value.scaleb(t.scale, context=_EXACT))
     if t.precision <= 18:
         return _hash_long(unscaled, seed)
-    width = (unscaled.bit_length() // 8) + 1 if unscaled >= 0 else (
-        ((unscaled + 1).bit_length() // 8) + 1
+    width = (
+        (unscaled.bit_length() // 8) + 1
+        if unscaled >= 0
+        else (((unscaled + 1).bit_length() // 8) + 1)
     )
     return _hash_bytes(unscaled.to_bytes(width, "big", signed=True), seed)
 

@@ -7,22 +7,36 @@ and epoch, however many there are. Everything else has entries of its own.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import math
 from functools import cached_property
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from riverlock.core.types import Schema, type_of
-from riverlock.state.codec import Codec, codec_of
+from riverlock.state.codec import Codec, codec_of, optional
 from riverlock.state.spec import Map, StateSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     import pyarrow as pa
 
     from riverlock.snapshot.records import Variable
 
 __all__ = ["Row", "StateLayout", "arrow_schema"]
+
+
+def canonical(value: float) -> float:
+    """Return a floating-point key such that equal keys have equal bytes."""
+    return value + 0.0 if value == value else math.nan
+
+
+def _decoder(codecs: list[Codec]) -> Callable[[bytes], tuple[Any, ...]]:
+    parts = GenericAlias(tuple, tuple(optional(c.python) for c in codecs))
+    decode: Callable[[bytes], tuple[Any, ...]] = msgspec.msgpack.Decoder(parts).decode
+    return decode
 
 
 class Row:
@@ -33,12 +47,13 @@ class Row:
         self.specs = specs
         self.names = [s.name for s in specs]
         self.codecs = [codec_of(s.type) for s in specs]
+        # Those whose values are not stored as they are: see ``Codec.plain``.
+        self.objects = [s.name for s in specs if codec_of(s.type).plain is None]
 
     @cached_property
     def decode(self) -> Callable[[bytes], tuple[Any, ...]]:
         """Turn stored bytes into a tuple of values; None is unset."""
-        parts = tuple(c.python | None for c in self.codecs)
-        return msgspec.msgpack.Decoder(tuple.__class_getitem__(parts)).decode
+        return _decoder(self.codecs)
 
 
 class StateLayout:
@@ -74,8 +89,7 @@ class StateLayout:
     @cached_property
     def decode_key(self) -> Callable[[bytes], tuple[Any, ...]]:
         """Turn a stored key back into a tuple of key values."""
-        parts = tuple(c.python | None for c in self.key_codecs)
-        return msgspec.msgpack.Decoder(tuple.__class_getitem__(parts)).decode
+        return _decoder(self.key_codecs)
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -85,6 +99,15 @@ class StateLayout:
     def scoped(self, scope: str) -> list[StateSpec]:
         """The handled variables of a scope."""
         return [s for s in self.handled if s.scope == scope]
+
+    def key_of(self, values: Iterable[Any]) -> tuple[Any, ...]:
+        """Return key values as they are stored: -0.0 is 0.0, and there is one NaN.
+
+        Raises:
+            TypeError, ValueError: A value does not fit its column.
+        """
+        found = [c.checked(v) for c, v in zip(self.key_codecs, values, strict=True)]
+        return tuple(canonical(v) if type(v) is float else v for v in found)
 
     def map_key(self, spec: StateSpec) -> Codec:
         """The codec of a map's keys."""

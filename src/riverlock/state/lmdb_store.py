@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 import lmdb
@@ -29,9 +28,20 @@ from riverlock.core.errors import StateCorruptedError
 from riverlock.state.keys import time_bytes, time_of
 from riverlock.state.store import Changes, StateReader, Version
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
 __all__ = ["LmdbStore"]
 
 T = TypeVar("T")
+# What LMDB says of a file that is not, or no longer, what it wrote.
+_DAMAGE = (
+    lmdb.CorruptedError,
+    lmdb.InvalidError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.VersionMismatchError,
+)
 _CRC = Struct("<I")
 _FIRST_MAP = 64 << 20
 _FORMAT = 1
@@ -50,7 +60,7 @@ class _Seal(msgspec.Struct):
 class _Open(msgspec.Struct):
     env: lmdb.Environment
     inode: int
-    dbs: tuple[object, ...]
+    dbs: tuple[Any, ...]
 
 
 # Keyed by process too: what a parent opened before a fork is not ours.
@@ -75,10 +85,12 @@ class LmdbStore:
 
     def version(self) -> Version | None:
         """Return the version, or None for an empty or untrustworthy store."""
-        if not self._is_sealed():
-            self.clear()
-            return None
-        return self._retrying(self._read_version)
+        if self._is_sealed():
+            # Damaged: as good as none.
+            with suppress(StateCorruptedError, msgspec.MsgspecError):
+                return self._retrying(self._read_version)
+        self.clear()
+        return None
 
     def apply(self, changes: Changes, version: Version) -> None:
         """Make the changes and take the version, in one transaction."""
@@ -97,14 +109,12 @@ class LmdbStore:
     @contextmanager
     def read(self) -> Iterator[StateReader]:
         """Open one read transaction; MVCC keeps it at its version."""
-        opened = self._open()
-        try:
-            txn = opened.env.begin()
-        except lmdb.MapResizedError:
-            opened.env.set_mapsize(0)
-            txn = opened.env.begin()
+        txn, dbs = self._retrying(lambda o: (o.env.begin(), o.dbs))
         with txn:
-            yield _LmdbReader(txn, opened.dbs, str(self.path))
+            try:
+                yield _LmdbReader(txn, dbs, str(self.path))
+            except _DAMAGE as error:
+                raise self._damaged(error) from error
 
     def close(self) -> None:
         """Close the environment of this process."""
@@ -150,7 +160,11 @@ class LmdbStore:
             meminit=False,
             max_readers=1024,
         )
-        dbs = tuple(env.open_db(n) for n in (b"entries", b"timers", b"expiry", b"meta"))
+        try:
+            dbs = tuple(map(env.open_db, (b"entries", b"timers", b"expiry", b"meta")))
+        except lmdb.Error:
+            env.close()
+            raise
         opened = _Open(env, self._data.stat().st_ino, dbs)
         _OPEN[key] = opened
         return opened
@@ -163,13 +177,18 @@ class LmdbStore:
     def _retrying(self, action: Callable[[_Open], T]) -> T:
         """Run a transaction; grow the map when it is full, follow when another did."""
         while True:
-            opened = self._open()
             try:
+                opened = self._open()
                 return action(opened)
+            except _DAMAGE as error:
+                raise self._damaged(error) from error
             except lmdb.MapFullError:
                 opened.env.set_mapsize(opened.env.info()["map_size"] * 2)
             except lmdb.MapResizedError:
                 opened.env.set_mapsize(0)
+
+    def _damaged(self, error: lmdb.Error) -> StateCorruptedError:
+        return StateCorruptedError(path=str(self.path), why=str(error))
 
     def _read_version(self, opened: _Open) -> Version | None:
         with opened.env.begin(db=opened.dbs[3]) as txn:
@@ -199,7 +218,8 @@ class LmdbStore:
     @staticmethod
     def _purge(opened: _Open, now_us: int, limit: int) -> int:
         entries, _, expiry, _ = opened.dbs
-        until, due = time_bytes(now_us), []
+        until = time_bytes(now_us)
+        due: list[bytes] = []
         with opened.env.begin(db=expiry) as txn:
             for item in txn.cursor().iternext(values=False):
                 if item[:8] > until or len(due) == limit:
@@ -221,7 +241,7 @@ class _LmdbReader:
     """One read transaction; every value is checked against its CRC."""
 
     def __init__(
-        self, txn: lmdb.Transaction, dbs: tuple[object, ...], path: str
+        self, txn: lmdb.Transaction[bytes], dbs: tuple[Any, ...], path: str
     ) -> None:
         self._entries = txn.cursor(dbs[0])
         self._timers = txn.cursor(dbs[1])

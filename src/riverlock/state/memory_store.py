@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from riverlock.state.keys import time_bytes, time_of
-from riverlock.state.store import Changes, StateReader, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from riverlock.state.store import Changes, StateReader, Version
 
 __all__ = ["MemoryStore"]
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from riverlock.state.changelog import KINDS
 from riverlock.state.codec import Codec, codec_of, encode
 from riverlock.state.keys import time_bytes, timer_slot
-from riverlock.state.layout import StateLayout
 from riverlock.state.spec import Map, StateSpec
 from riverlock.state.store import Changes
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from riverlock.state.layout import StateLayout
 
 __all__ = ["changes_of"]
 
@@ -34,7 +35,7 @@ def changes_of(table: pa.Table, layout: StateLayout) -> Changes:
     rows = live.filter(pc.field("entry") == "values")
     for scope in layout.rows:
         _rows(_of_scope(rows, scope), layout, scope, changes)
-    _timers(live.filter(pc.field("entry") == "timer"), changes)
+    _timers(live.filter(pc.field("entry") == "timer"), layout, changes)
     for spec in layout.handled:
         _entries(live.filter(pc.field("variable") == spec.name), layout, spec, changes)
     changes.puts.sort()
@@ -71,13 +72,15 @@ def _slots(timers: pa.Table) -> list[bytes]:
     column = timers["timer"].combine_chunks()
     kinds = pc.struct_field(column, "kind").to_pylist()
     times = pc.struct_field(column, "at").cast(pa.int64()).to_pylist()
-    return [
-        timer_slot(KINDS.index(k), t) for k, t in zip(kinds, times, strict=True)
+    return [timer_slot(KINDS.index(k), t) for k, t in zip(kinds, times, strict=True)]
+
+
+def _timers(table: pa.Table, layout: StateLayout, changes: Changes) -> None:
+    columns = [
+        codec.from_arrow([k[f.name] for k in table["key"].to_pylist()])
+        for f, codec in zip(layout.keys.fields, layout.key_codecs, strict=True)
     ]
-
-
-def _timers(table: pa.Table, changes: Changes) -> None:
-    keys = [encode(tuple(k.values())) for k in table["key"].to_pylist()]
+    keys = map(encode, zip(*columns, strict=True))
     for entry_id, slot, key in zip(
         table["id"].to_pylist(), _slots(table), keys, strict=True
     ):
@@ -85,9 +88,7 @@ def _timers(table: pa.Table, changes: Changes) -> None:
         changes.timers.append((slot[1:], entry_id[: -len(slot)], key))
 
 
-def _rows(
-    table: pa.Table, layout: StateLayout, scope: str, changes: Changes
-) -> None:
+def _rows(table: pa.Table, layout: StateLayout, scope: str, changes: Changes) -> None:
     row = layout.rows[scope]
     if table.num_rows == 0 or not row.names:
         return
@@ -130,9 +131,7 @@ def _entries(
         changes.puts.append((entry_id, payload))
 
 
-def _payload(
-    spec: StateSpec, codec: Codec, map_key: Codec | None, data: Any
-) -> bytes:
+def _payload(spec: StateSpec, codec: Codec, map_key: Codec | None, data: Any) -> bytes:
     if spec.kind == "list":
         data = data["value"]
     elif map_key is not None:

@@ -11,14 +11,17 @@ Reading a ``Value`` that was never set gives its default; ``del self.spent`` for
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError, InvalidStateSpecError, StateError
 from riverlock.core.times import duration_us
 from riverlock.core.types import Type, TypeLike, type_of
 from riverlock.snapshot.records import Variable
+from riverlock.state.codec import codec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
 
 __all__ = ["List", "Map", "Reducing", "StateSpec", "Value", "specs_of"]
 
@@ -34,7 +37,7 @@ class StateSpec:
 
     def __init__(
         self,
-        type: TypeLike,  # noqa: A002 - reads best at the call: Value(type="double")
+        type: TypeLike,
         *,
         ttl: str | timedelta | None = None,
         scope: str = "key",
@@ -53,7 +56,7 @@ class StateSpec:
         """
         self.name = ""
         self.type = self._type(type, "type")
-        self.ttl_us = None if ttl is None else duration_us(ttl)
+        self.ttl_us = None if ttl is None else self._ttl(ttl)
         if scope not in SCOPES:
             raise InvalidStateSpecError(
                 "scope", expected=" or ".join(SCOPES), found=repr(scope)
@@ -63,6 +66,16 @@ class StateSpec:
                 "ttl", expected="a key-scoped variable", found=f"scope={scope!r}"
             )
         self.scope = scope
+
+    def _ttl(self, ttl: str | timedelta) -> int:
+        found = duration_us(ttl)
+        if found <= 0:
+            raise InvalidStateSpecError(
+                f"ttl of {self.__class__.__name__}",
+                expected="a duration such as '1 hour'",
+                found=repr(ttl),
+            )
+        return found
 
     def _type(self, spec: TypeLike, what: str) -> Type:
         try:
@@ -76,10 +89,10 @@ class StateSpec:
 
     def __set_name__(self, owner: type, name: str) -> None:
         """Take the attribute's name as the variable's name."""
-        if len(name) > MAX_NAME or name.startswith("_"):
+        if len(name.encode()) > MAX_NAME or name.startswith("_"):
             raise InvalidStateSpecError(
                 f"state variable {name!r} of {owner.__name__}",
-                expected=f"a public name of at most {MAX_NAME} characters",
+                expected=f"a public name of at most {MAX_NAME} bytes",
                 found=repr(name),
             )
         self.name = name
@@ -116,7 +129,7 @@ class Value(StateSpec):
 
     def __init__(
         self,
-        type: TypeLike,  # noqa: A002
+        type: TypeLike,
         *,
         default: Any = None,
         ttl: str | timedelta | None = None,
@@ -124,10 +137,21 @@ class Value(StateSpec):
     ) -> None:
         """Declare a value; ``default`` is what reading gives before it is set."""
         super().__init__(type, ttl=ttl, scope=scope)
-        self.default = default
-        self._is_mutable = not isinstance(
-            default, (int, float, str, bytes, bool, tuple, type_none)
-        )
+        codec = codec_of(self.type)
+        try:
+            # Reading the default gives what reading it back from the store would.
+            self.default = codec.checked(default)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise InvalidStateSpecError(
+                "default of Value",
+                expected=f"{self.type.ddl} ({error})",
+                found=repr(default),
+            ) from error
+        self.is_copied = codec.is_mutable and default is not None
+
+    def fresh(self) -> Any:
+        """Return the default; a copy, if it could be changed in place."""
+        return copy.deepcopy(self.default) if self.is_copied else self.default
 
     if not TYPE_CHECKING:
 
@@ -135,16 +159,13 @@ class Value(StateSpec):
             """Give the default: the instance has no such attribute, so it is unset."""
             if instance is None:
                 return self
-            if not self._is_mutable:
+            if not self.is_copied:
                 return self.default
             # A mutable default is copied onto the instance: changing it in place
             # is a change of this key's state, not of the default.
-            fresh = copy.deepcopy(self.default)
+            fresh = self.fresh()
             instance.__dict__[self.name] = fresh
             return fresh
-
-
-type_none = type(None)
 
 
 class _Handled(StateSpec):
@@ -204,7 +225,7 @@ class Reducing(_Handled):
 
     def __init__(
         self,
-        type: TypeLike,  # noqa: A002
+        type: TypeLike,
         fn: Callable[[Any, Any], Any],
         *,
         ttl: str | timedelta | None = None,
@@ -223,7 +244,5 @@ def specs_of(owner: type) -> dict[str, StateSpec]:
     """Return the declarations of a class in a stable order, base classes first."""
     found: dict[str, StateSpec] = {}
     for cls in reversed(owner.__mro__):
-        for name, attribute in vars(cls).items():
-            if isinstance(attribute, StateSpec):
-                found[name] = attribute
+        found |= {n: a for n, a in vars(cls).items() if isinstance(a, StateSpec)}
     return found

@@ -11,11 +11,13 @@ one process; several processes may open one path.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
 __all__ = ["EVENT", "PROCESSING", "Changes", "StateReader", "Store", "Version"]
 

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from riverlock.core import faults
 from riverlock.core.errors import StorageError, StorageNotFoundError
 from riverlock.storage.base import Entry, Reason, checked_path, checked_prefix
 
@@ -144,6 +145,7 @@ class LocalStorage:
         with _translated("put", path):
             self._make_directory(final.parent)
             with self._temporary(path, data) as temporary:
+                faults.hit("P3")
                 temporary.replace(final)
             self._sync_directory(final.parent, path)
 
@@ -153,6 +155,7 @@ class LocalStorage:
         with _translated("put", path):
             self._make_directory(final.parent)
             with self._temporary(path, data) as temporary:
+                faults.hit("P7")
                 written = _link(temporary, final)
             # Also when we lost: the winner may not have come to this yet, and the
             # caller will act on the file that it finds.

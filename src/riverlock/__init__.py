@@ -1,0 +1,85 @@
+"""Riverlock: reliable, stateful stream processing for people who write PySpark.
+
+The one public door. Names are loaded when first used: importing the package loads
+neither PySpark nor LMDB.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from riverlock._version import __version__
+
+if TYPE_CHECKING:
+    from riverlock import sinks, sources, testing
+    from riverlock.core.errors import RiverlockError
+    from riverlock.core.times import days, hours, milliseconds, minutes, seconds
+    from riverlock.flow.flow import Flow
+    from riverlock.flow.process import Process, SideOutput
+    from riverlock.flow.stream import KeyedStream, Stream
+    from riverlock.runtime.context import Context
+    from riverlock.spark.runner import Handle
+    from riverlock.spark.session import local_session as session
+    from riverlock.state.spec import List, Map, Reducing, Value
+
+_HOMES = {
+    "Context": "riverlock.runtime.context",
+    "Flow": "riverlock.flow.flow",
+    "Handle": "riverlock.spark.runner",
+    "KeyedStream": "riverlock.flow.stream",
+    "List": "riverlock.state.spec",
+    "Map": "riverlock.state.spec",
+    "Process": "riverlock.flow.process",
+    "Reducing": "riverlock.state.spec",
+    "RiverlockError": "riverlock.core.errors",
+    "SideOutput": "riverlock.flow.process",
+    "Stream": "riverlock.flow.stream",
+    "Value": "riverlock.state.spec",
+    "days": "riverlock.core.times",
+    "hours": "riverlock.core.times",
+    "milliseconds": "riverlock.core.times",
+    "minutes": "riverlock.core.times",
+    "seconds": "riverlock.core.times",
+}
+_MODULES = ("sinks", "sources", "testing")
+
+__all__ = [
+    "Context",
+    "Flow",
+    "Handle",
+    "KeyedStream",
+    "List",
+    "Map",
+    "Process",
+    "Reducing",
+    "RiverlockError",
+    "SideOutput",
+    "Stream",
+    "Value",
+    "__version__",
+    "days",
+    "hours",
+    "milliseconds",
+    "minutes",
+    "seconds",
+    "session",
+    "sinks",
+    "sources",
+    "testing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"riverlock.{name}")
+    if name == "session":
+        return import_module("riverlock.spark.session").local_session
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    message = f"module 'riverlock' has no attribute {name!r}"
+    raise AttributeError(message)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,175 @@
+"""``Flow``: where a program begins and is run."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import InvalidFlowError
+from riverlock.core.ids import check_name
+from riverlock.flow.graph import Keyed, Read, RowWise, Write
+from riverlock.flow.stream import Stream
+from riverlock.sources.base import Source
+
+if TYPE_CHECKING:
+    from riverlock.flow.graph import Node
+    from riverlock.sinks.base import Sink
+
+__all__ = ["Flow"]
+
+MAX_KEY_GROUPS = 32_768
+
+
+class Flow:
+    """A dataflow program: build it from sources to sinks, then run it on a store.
+
+    Example:
+        >>> import riverlock as rl
+        >>> flow = rl.Flow("shop")
+        >>> orders = flow.read(
+        ...     rl.sources.files("in/", format="json", schema="user string")
+        ... )
+        >>> _ = orders.key_by("user").count().write(rl.sinks.memory())
+    """
+
+    def __init__(
+        self, name: str, *, key_groups: int = 128, on_error: Sink | None = None
+    ) -> None:
+        """Name the flow.
+
+        Args:
+            name: Part of every status and manifest; one store holds one flow.
+            key_groups: Upper bound of the parallelism for ever; fixed by the store.
+            on_error: Where records go that make user code raise. Default: nowhere, the
+                epoch fails and names the record.
+
+        Raises:
+            InvalidFlowError: Name or number are out of bounds.
+        """
+        self.name = check_name("flow name", name)
+        if not 1 <= key_groups <= MAX_KEY_GROUPS:
+            raise InvalidFlowError(
+                f"key_groups of flow {name!r}",
+                expected=f"1 to {MAX_KEY_GROUPS}",
+                found=str(key_groups),
+            )
+        self.key_groups = key_groups
+        self.on_error = on_error
+        self._uids: dict[str, str] = {}
+        self.writes: list[Write] = []
+        # Keyed work runs even if nobody reads its output: its state is a result.
+        self.keyed: list[Keyed] = []
+
+    def read(self, source: Source, *, uid: str | None = None) -> Stream:
+        """Begin a stream at a source.
+
+        Raises:
+            InvalidFlowError: It is no source, or the uid is taken.
+        """
+        if not isinstance(source, Source):
+            raise InvalidFlowError(
+                "source of flow.read",
+                expected="something of rl.sources",
+                found=repr(source),
+            )
+        node = Read(uid=self.take_uid(uid, source.kind), source=source)
+        return Stream(self, node, source.schema)
+
+    def take_uid(self, uid: str | None, kind: str) -> str:
+        """Return a uid for a node, made from its kind and order unless given.
+
+        Raises:
+            InvalidFlowError: It is taken, or no name.
+        """
+        if uid is None:
+            number = 1
+            while f"{kind}-{number}" in self._uids:
+                number += 1
+            uid = f"{kind}-{number}"
+        check_name("uid", uid)
+        if uid in self._uids:
+            raise InvalidFlowError(
+                f"uid {uid!r}",
+                expected="a uid that no other node has",
+                found=f"the uid of a {self._uids[uid]}",
+                hint="give one of them another uid=",
+            )
+        self._uids[uid] = kind
+        return uid
+
+    @property
+    def nodes(self) -> list[Node | Write]:
+        """All nodes that lead to state or to a sink, inputs first."""
+        from riverlock.flow.graph import inputs_of
+
+        order: dict[Node | Write, None] = {}
+
+        def walk(node: Node | Write) -> None:
+            if node not in order:
+                for each in inputs_of(node):
+                    walk(each)
+                order[node] = None
+
+        for root in (*self.keyed, *self.writes):
+            walk(root)
+        return list(order)
+
+    def find(self, kind: type) -> list[Any]:
+        """Return the nodes of a kind, inputs first."""
+        return [n for n in self.nodes if isinstance(n, kind)]
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the graph as plain data, for people, status and fingerprints."""
+        from riverlock.flow.graph import inputs_of
+
+        nodes = self.nodes
+        numbers = {node: number for number, node in enumerate(nodes)}
+        return [
+            {
+                "number": numbers[node],
+                "kind": type(node).__name__.lower(),
+                "uid": getattr(node, "uid", None),
+                "inputs": [numbers[i] for i in inputs_of(node)],
+                "detail": _detail(node),
+            }
+            for node in nodes
+        ]
+
+    def run(self, store: str, **options: Any) -> Any:
+        """Run in this thread until the input ends, a stop signal, or an error.
+
+        Args:
+            store: Directory or object-store URI that holds the flow's state.
+            options: ``available_now``, ``parallelism``, ``spark`` and the others of
+                ``riverlock.spark.runner.RunOptions``.
+        """
+        return self._runner().run(self, store, **options)
+
+    def start(self, store: str, **options: Any) -> Any:
+        """Run in a thread of its own; returns a handle to watch and stop it."""
+        return self._runner().start(self, store, **options)
+
+    def check(self, **options: Any) -> Any:
+        """Check everything that can be checked without reading any input."""
+        return self._runner().check(self, **options)
+
+    @staticmethod
+    def _runner() -> Any:
+        # Found by name: the description must not depend on what runs it.
+        return import_module("riverlock.spark.runner")
+
+
+def _detail(node: object) -> str:
+    match node:
+        case Read():
+            return node.source.kind
+        case Write():
+            return node.sink.kind
+        case Keyed():
+            work = type(node.process).__name__ if node.process else "agg"
+            return f"{work} by {', '.join(node.keys)}"
+        case RowWise():
+            return node.operation
+        case _:
+            operation = getattr(node, "operation", None)
+            return str(operation or getattr(node, "column", ""))

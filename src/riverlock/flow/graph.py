@@ -1,0 +1,123 @@
+"""The program as frozen nodes; what runs it is somebody else's concern."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from riverlock.core.types import Schema
+from riverlock.flow.process import Process
+from riverlock.sinks.base import Sink
+from riverlock.sources.base import Source
+
+__all__ = [
+    "EventTime",
+    "Keyed",
+    "Node",
+    "Output",
+    "Read",
+    "Relational",
+    "RowWise",
+    "Union",
+    "Write",
+    "inputs_of",
+]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Read:
+    """Reads a source."""
+
+    uid: str
+    source: Source
+    # Rows that the source could not parse, as a stream of their own.
+    reads_bad_rows: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EventTime:
+    """Declares which column is the event time, and how late it may be."""
+
+    uid: str
+    input: Node
+    column: str
+    delay_us: int
+    idle_us: int | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Relational:
+    """A stateless DataFrame operation that Spark runs."""
+
+    input: Node
+    operation: str  # select, where, with_column, transform
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowWise:
+    """A stateless Python function over records."""
+
+    uid: str
+    input: Node
+    operation: str  # map, flat_map, filter
+    function: Callable[[Any], Any]
+    output: Schema | None
+    on_error: Sink | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Union:
+    """All rows of several streams with the same columns."""
+
+    inputs: tuple[Node, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Keyed:
+    """Keyed, stateful work: a process, or aggregates that become one."""
+
+    uid: str
+    input: Node
+    keys: tuple[str, ...]
+    process: Process | None
+    aggregates: Mapping[str, Any] = field(default_factory=dict)
+    broadcast: Node | None = None
+    initial: Any = None
+    on_error: Sink | None = None
+    visits_all: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Output:
+    """One of the outputs of keyed (or row-wise) work."""
+
+    input: Keyed | RowWise
+    name: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Write:
+    """Hands a stream to a sink."""
+
+    uid: str
+    input: Node
+    sink: Sink
+
+
+Node: TypeAlias = Read | EventTime | Relational | RowWise | Union | Keyed | Output
+
+
+def inputs_of(node: Node | Write) -> tuple[Node, ...]:
+    """Return the nodes a node reads."""
+    match node:
+        case Read():
+            return ()
+        case Union():
+            return node.inputs
+        case Keyed():
+            others = (node.broadcast,) if node.broadcast is not None else ()
+            return (node.input, *others)
+        case _:
+            return (node.input,)

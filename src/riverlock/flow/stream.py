@@ -1,0 +1,389 @@
+"""Streams: edges of the graph while it is being built."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import InvalidFlowError
+from riverlock.core.times import duration_us
+from riverlock.core.types import Field, Schema, SchemaLike, schema_of
+from riverlock.flow.graph import (
+    EventTime,
+    Keyed,
+    Node,
+    Output,
+    Read,
+    Relational,
+    RowWise,
+    Union,
+    Write,
+)
+from riverlock.flow.operators import Count, MapWithState, Reduce, UpdateState
+from riverlock.flow.process import Process, check_process, side_outputs
+from riverlock.sinks.base import Sink
+
+if TYPE_CHECKING:
+    from riverlock.flow.flow import Flow
+
+__all__ = ["KeyedStream", "Stream"]
+
+
+class Stream:
+    """Rows on their way from a source to sinks.
+
+    Methods that take an expression accept SQL text or a PySpark ``Column``.
+    """
+
+    def __init__(self, flow: Flow, node: Node, schema: Schema | None) -> None:
+        """Wrap a node; made by ``flow.read`` and by streams, not by users."""
+        self.flow = flow
+        self.node = node
+        # None: known only when Spark has analysed the expressions before.
+        self.schema = schema
+
+    def _next(self, node: Node, schema: Schema | None) -> Stream:
+        return Stream(self.flow, node, schema)
+
+    def _relational(self, operation: str, *arguments: Any) -> Relational:
+        return Relational(
+            input=self.node, operation=operation, arguments=tuple(arguments)
+        )
+
+    def _check_column(self, what: str, name: str) -> None:
+        if self.schema is None or name in self.schema.names:
+            return
+        close = difflib.get_close_matches(name, self.schema.names, n=1)
+        raise InvalidFlowError(
+            f"column {name!r} of {what}",
+            expected=f"one of {', '.join(self.schema.names)}",
+            found=repr(name),
+            hint=f"did you mean {close[0]!r}?" if close else "",
+        )
+
+    def event_time(
+        self,
+        column: str,
+        *,
+        delay: str | timedelta = "0 seconds",
+        idle_after: str | timedelta | None = None,
+        uid: str | None = None,
+    ) -> Stream:
+        """Declare the column that says when a row happened.
+
+        Args:
+            column: A timestamp column.
+            delay: How late rows may come: the watermark stays so far behind the newest.
+            idle_after: Do not let this input hold time back after so long without rows.
+            uid: Name of the declaration; keep it when the code changes.
+        """
+        self._check_column("event_time", column)
+        node = EventTime(
+            uid=self.flow.take_uid(uid, "event_time"),
+            input=self.node,
+            column=column,
+            delay_us=duration_us(delay),
+            idle_us=None if idle_after is None else duration_us(idle_after),
+        )
+        return self._next(node, self.schema)
+
+    def select(self, *columns: Any) -> Stream:
+        """Keep or compute columns, as ``DataFrame.selectExpr`` and ``select`` do."""
+        known = None
+        if self.schema and all(isinstance(c, str) for c in columns):
+            plain = [c for c in columns if c in self.schema.names]
+            if len(plain) == len(columns):
+                known = Schema(tuple(Field(c, self.schema[c]) for c in plain))
+        return self._next(self._relational("select", *columns), known)
+
+    def where(self, condition: Any) -> Stream:
+        """Keep the rows for which a SQL condition holds."""
+        return self._next(self._relational("where", condition), self.schema)
+
+    def with_column(self, name: str, expression: Any) -> Stream:
+        """Add or replace a column."""
+        return self._next(self._relational("with_column", name, expression), None)
+
+    def transform(self, function: Callable[[Any], Any]) -> Stream:
+        """Apply any stateless function from DataFrame to DataFrame.
+
+        It sees the rows of one epoch at a time: joins with static data are fine,
+        aggregates over the whole stream are not (use ``key_by``).
+        """
+        return self._next(self._relational("transform", function), None)
+
+    def _row_wise(
+        self,
+        operation: str,
+        function: Callable[[Any], Any],
+        output: SchemaLike | None,
+        uid: str | None,
+        on_error: Sink | None,
+    ) -> Stream:
+        if not callable(function):
+            raise InvalidFlowError(
+                f"argument of {operation}", expected="a function", found=repr(function)
+            )
+        schema = self.schema if output is None else schema_of(output)
+        node = RowWise(
+            uid=self.flow.take_uid(uid, operation),
+            input=self.node,
+            operation=operation,
+            function=function,
+            output=None if output is None else schema_of(output),
+            on_error=on_error or self.flow.on_error,
+        )
+        if node.on_error is not None:
+            self.flow.writes.append(
+                Write(
+                    uid=self.flow.take_uid(f"{node.uid}-dead", "dead"),
+                    input=Output(input=node, name="dead"),
+                    sink=node.on_error,
+                )
+            )
+        return self._next(node, schema)
+
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        output: SchemaLike,
+        *,
+        uid: str | None = None,
+        on_error: Sink | None = None,
+    ) -> Stream:
+        """Turn each record into one row (tuple or dict) with a Python function."""
+        return self._row_wise("map", function, output, uid, on_error)
+
+    def flat_map(
+        self,
+        function: Callable[[Any], Any],
+        output: SchemaLike,
+        *,
+        uid: str | None = None,
+        on_error: Sink | None = None,
+    ) -> Stream:
+        """Turn each record into any number of rows with a Python function."""
+        return self._row_wise("flat_map", function, output, uid, on_error)
+
+    def filter(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        uid: str | None = None,
+        on_error: Sink | None = None,
+    ) -> Stream:
+        """Keep the records for which a Python function is true."""
+        return self._row_wise("filter", function, None, uid, on_error)
+
+    def union(self, *others: Stream) -> Stream:
+        """Join streams that have the same columns into one."""
+        for other in others:
+            self._same_flow(other, "union")
+            if self.schema and other.schema and self.schema != other.schema:
+                raise InvalidFlowError(
+                    "union",
+                    expected=f"columns {self.schema.ddl}",
+                    found=other.schema.ddl,
+                )
+        node = Union(inputs=(self.node, *(o.node for o in others)))
+        return self._next(node, self.schema)
+
+    def _same_flow(self, other: Stream, what: str) -> None:
+        if not isinstance(other, Stream) or other.flow is not self.flow:
+            raise InvalidFlowError(
+                what, expected="a stream of the same flow", found=repr(other)
+            )
+
+    def key_by(self, *columns: str) -> KeyedStream:
+        """Partition the stream by one or more columns."""
+        if not columns or not all(isinstance(c, str) for c in columns):
+            raise InvalidFlowError(
+                "key_by",
+                expected="names of columns",
+                found=repr(columns),
+                hint="compute the key first: .with_column('k', ...).key_by('k')",
+            )
+        for column in columns:
+            self._check_column("key_by", column)
+        if len(set(columns)) != len(columns):
+            raise InvalidFlowError(
+                "key_by", expected="each column once", found=repr(columns)
+            )
+        return KeyedStream(self, columns)
+
+    @property
+    def bad(self) -> Stream:
+        """The rows of a source that could not be parsed: ``file, record``."""
+        node = self.node
+        if not isinstance(node, Read) or node.source.kind != "files":
+            raise InvalidFlowError(
+                "bad", expected="a stream directly from a file source", found=repr(node)
+            )
+        bad = Read(uid=node.uid, source=node.source, reads_bad_rows=True)
+        return self._next(bad, schema_of("file string, record string"))
+
+    def side(self, name: str) -> Stream:
+        """Return a side output of the process before."""
+        if not isinstance(self.node, Output) or not isinstance(self.node.input, Keyed):
+            raise InvalidFlowError(
+                f"side output {name!r}", expected="the output of process()", found="none"
+            )
+        keyed = self.node.input
+        sides = side_outputs(type(keyed.process))
+        if name not in sides:
+            raise InvalidFlowError(
+                f"side output {name!r} of operator {keyed.uid!r}",
+                expected=f"one of {sorted(sides)}",
+                found=repr(name),
+            )
+        return self._next(Output(input=keyed, name=name), sides[name].schema)
+
+    def write(self, sink: Sink, *, uid: str | None = None) -> Stream:
+        """Send the stream to a sink; returns the stream, for more sinks."""
+        if not isinstance(sink, Sink):
+            raise InvalidFlowError(
+                "sink of write", expected="something of rl.sinks", found=repr(sink)
+            )
+        taken = self.flow.take_uid(uid, sink.kind)
+        self.flow.writes.append(Write(uid=taken, input=self.node, sink=sink))
+        return self
+
+
+class KeyedStream:
+    """A stream partitioned by key: where state lives."""
+
+    def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
+        """Made by ``key_by``."""
+        self.stream = stream
+        self.keys = keys
+
+    def process(
+        self,
+        process: Process,
+        *,
+        uid: str | None = None,
+        broadcast: Stream | None = None,
+        initial: Any = None,
+        on_error: Sink | None = None,
+    ) -> Stream:
+        """Run a ``Process`` over each key.
+
+        Args:
+            process: An instance of your class.
+            uid: Stable name of its state; keep it when the code changes.
+            broadcast: A stream that every task sees whole, through ``on_broadcast``.
+            initial: A DataFrame (or a function from SparkSession to one) with the key
+                columns, given row by row to ``on_initial`` in the first epoch.
+            on_error: A sink for records that make the process raise.
+        """
+        flow = self.stream.flow
+        taken = flow.take_uid(uid, "process")
+        output = check_process(process, taken)
+        if broadcast is not None:
+            self.stream._same_flow(broadcast, "broadcast")
+        node = Keyed(
+            uid=taken,
+            input=self.stream.node,
+            keys=self.keys,
+            process=process,
+            broadcast=None if broadcast is None else broadcast.node,
+            initial=initial,
+            on_error=on_error or flow.on_error,
+        )
+        return self._keyed(node, output)
+
+    def _keyed(self, node: Keyed, output: Schema | None) -> Stream:
+        flow = self.stream.flow
+        flow.keyed.append(node)
+        if node.on_error is not None:
+            dead = Output(input=node, name="dead")
+            uid = flow.take_uid(f"{node.uid}-dead", "dead")
+            flow.writes.append(Write(uid=uid, input=dead, sink=node.on_error))
+        return Stream(flow, Output(input=node, name="main"), output)
+
+    def _built_in(
+        self, kind: str, process: Process, uid: str | None, *, visits_all: bool = False
+    ) -> Stream:
+        flow = self.stream.flow
+        node = Keyed(
+            uid=flow.take_uid(uid, kind),
+            input=self.stream.node,
+            keys=self.keys,
+            process=process,
+            on_error=flow.on_error,
+            visits_all=visits_all,
+        )
+        # Its columns begin with the key's, whose types Spark tells later.
+        return self._keyed(node, None)
+
+    def agg(
+        self,
+        aggregates: Mapping[str, Any] | None = None,
+        *,
+        uid: str | None = None,
+        **named: Any,
+    ) -> Stream:
+        """Keep running aggregates: ``agg(n="count(*)", total=F.sum("amount"))``.
+
+        Each epoch gives one row per changed key: the key columns, then the aggregates.
+        Spark combines the rows of a key before they are shuffled.
+        """
+        every = {**(aggregates or {}), **named}
+        if not every:
+            raise InvalidFlowError(
+                "agg", expected="named aggregates such as n='count(*)'", found="none"
+            )
+        node = Keyed(
+            uid=self.stream.flow.take_uid(uid, "agg"),
+            input=self.stream.node,
+            keys=self.keys,
+            process=None,
+            aggregates=every,
+        )
+        return self._keyed(node, None)
+
+    def count(self, *, uid: str | None = None) -> Stream:
+        """Count the rows of each key: key columns and ``count``."""
+        return self._built_in("count", Count(), uid)
+
+    def reduce(
+        self, function: Callable[[Any, Any], Any], *, uid: str | None = None
+    ) -> Stream:
+        """Fold the records of each key: ``function(old, new)`` returns a record or row.
+
+        Gives one row per record: the fold so far, with the columns of the input.
+        """
+        return self._built_in("reduce", Reduce(function), uid)
+
+    def map_with_state(
+        self,
+        function: Callable[..., Any],
+        state: Any,
+        output: SchemaLike,
+        *,
+        uid: str | None = None,
+        timeout: str | timedelta | None = None,
+    ) -> Stream:
+        """Call ``function(record, state)`` per record; cost follows the input.
+
+        The function returns ``(row or None, new state)``; a state of None forgets the
+        key. With a ``timeout`` (processing time without records) it is called once more
+        with a record of None, and the key is forgotten.
+        """
+        process = MapWithState(function, state, output, timeout)
+        return self._built_in("map_with_state", process, uid)
+
+    def update_state_by_key(
+        self, function: Callable[..., Any], state: Any, *, uid: str | None = None
+    ) -> Stream:
+        """Call ``function(records, state)`` for every key in every epoch.
+
+        Also for keys without new records, so its cost follows the size of the state;
+        ``map_with_state`` costs what it touches. Returns the new state, None forgets the
+        key. Each epoch gives the whole state: key columns and ``state``.
+        """
+        return self._built_in(
+            "update_state_by_key", UpdateState(function, state), uid, visits_all=True
+        )

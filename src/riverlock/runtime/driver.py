@@ -1,0 +1,407 @@
+"""The region loop: carries out the coordinator's instructions, one after the other.
+
+Everything that decides anything is in ``coordinator``; everything that touches the world
+is here. Broad handlers stand at this boundary only: whatever a step raises becomes an
+event, and the coordinator says what follows.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, assert_never
+
+import msgspec
+
+from riverlock.coordinator import events as ev
+from riverlock.coordinator import instructions as do
+from riverlock.coordinator.region import RegionCoordinator
+from riverlock.core import faults
+from riverlock.core.errors import (
+    CommitRejectedError,
+    CommitUnknownError,
+    EpochAbortedError,
+    FencedError,
+    RiverlockError,
+    SnapshotError,
+    SourceError,
+    StateError,
+    StorageError,
+    UserCodeError,
+)
+from riverlock.runtime.ownership import describe
+from riverlock.runtime.status import Status, input_rows, status_of
+
+if TYPE_CHECKING:
+    from riverlock.coordinator.epoch import PlannedInputs
+    from riverlock.coordinator.plan import RegionPlan
+    from riverlock.coordinator.votes import Vote
+    from riverlock.core.clock import Clock
+    from riverlock.runtime.cleaner import Cleaner
+    from riverlock.runtime.ownership import Heartbeat
+    from riverlock.runtime.planner import Planner
+    from riverlock.sinks.committer import Committer
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Manifest
+
+__all__ = ["Engine", "RegionDriver"]
+
+log = logging.getLogger(__name__)
+_POLL_SECONDS = 0.1
+
+
+class Engine(Protocol):
+    """Runs stages; Spark is one way to do it."""
+
+    def run_stage(
+        self,
+        stage_id: str,
+        epoch: int,
+        planned: PlannedInputs,
+        parent: Manifest | None,
+        earlier: Mapping[str, tuple[Vote, ...]],
+    ) -> tuple[Vote, ...]:
+        """Run one stage; returns one vote per task."""
+        ...
+
+
+@dataclass
+class RegionDriver:
+    """Drives one region from its claim to its end."""
+
+    plan: RegionPlan
+    catalog: Catalog
+    engine: Engine
+    planner: Planner
+    committers: Mapping[str, Committer]
+    heartbeat: Heartbeat
+    cleaner: Cleaner
+    clock: Clock
+    on_status: Callable[[Status], None] = lambda _: None
+    max_epochs: int | None = None
+    status: Status | None = None
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _stop_sent: bool = False
+    _epochs: int = 0
+    _ended: bool = False
+    _error: RiverlockError | None = None
+    _parent: Manifest | None = None
+
+    def stop(self) -> None:
+        """Finish the epoch under way, then end; callable from anywhere."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Run until the input ends, a stop is asked for, or an error ends it.
+
+        Raises:
+            RiverlockError: What ended the run.
+        """
+        coordinator = RegionCoordinator(self.plan)
+        pending: deque[do.Instruction] = deque(
+            coordinator.handle(self._recovered())
+        )
+        while not self._ended:
+            for event in self._from_outside():
+                pending.extend(coordinator.handle(event))
+            if not pending:
+                message = "the coordinator has nothing to do and has not stopped"
+                raise AssertionError(message)
+            event_or_none = self._carry_out(pending.popleft())
+            if event_or_none is not None:
+                pending.extend(coordinator.handle(event_or_none))
+        if self._error is not None:
+            raise self._error
+
+    def _from_outside(self) -> list[ev.Event]:
+        """Return what happened beside the loop since we last looked."""
+        found: list[ev.Event] = []
+        while not self.cleaner.results.empty():
+            found.append(self.cleaner.results.get())
+        if self._stop.is_set() and not self._stop_sent:
+            self._stop_sent = True
+            found.append(ev.StopRequested(region=self.plan.region))
+        return found
+
+    def _carry_out(self, order: do.Instruction) -> ev.Event | None:
+        match order:
+            case do.PlanInputs():
+                return self._plan(order)
+            case do.RunStage():
+                return self._run_stage(order)
+            case do.PutManifest():
+                return self._put(order)
+            case do.CommitSink():
+                return self._commit(order)
+            case do.RetrySink():
+                self._sleep(order.delay_us)
+                return self._commit(order)
+            case do.PublishStatus():
+                self._publish(order.epoch)
+            case do.CleanUp():
+                if self._parent is not None:
+                    self.cleaner.offer(self._parent)
+            case do.AbortEpoch():
+                log.warning("epoch %s aborted: %s", order.epoch, order.cause)
+            case do.Wait():
+                return self._wait(order.turn)
+            case do.RestartAfter():
+                self._sleep(order.delay_us)
+                return ev.Restarted(region=self.plan.region)
+            case do.Reread():
+                return self._reread()
+            case do.Stop():
+                self._end(order.error)
+            case _:
+                assert_never(order)
+        return None
+
+    def _recovered(self) -> ev.Recovered:
+        faults.hit("R1")
+        newest = self.catalog.newest()
+        if newest is not None:
+            # Seen is not durable: a crash may have come between link and sync.
+            self.catalog.storage.make_durable(self.catalog.paths.manifest(newest.epoch))
+        self._parent = newest
+        faults.hit("R3")
+        return ev.Recovered(region=self.plan.region, newest=newest)
+
+    def _reread(self) -> ev.Event:
+        fenced = self._fenced()
+        if fenced is not None:
+            return fenced
+        try:
+            return self._recovered()
+        except RiverlockError as error:
+            return ev.RereadFailed(
+                region=self.plan.region, cause=str(error), retryable=_retryable(error)
+            )
+
+    def _fenced(self) -> ev.Fenced | None:
+        owner = self.heartbeat.check()
+        if owner is None:
+            return None
+        return ev.Fenced(region=self.plan.region, owner=describe(owner))
+
+    def _plan(self, order: do.PlanInputs) -> ev.Event:
+        if order.parent is not None and self._epochs == 0:
+            faults.hit("R4")
+        fenced = self._fenced()
+        if fenced is not None:
+            return fenced
+        if self.max_epochs is not None and self._epochs >= self.max_epochs:
+            return ev.StopRequested(region=self.plan.region)
+        try:
+            planned = order.retry_of or self.planner.plan(order.parent)
+        except RiverlockError as error:
+            return ev.PlanFailed(
+                region=self.plan.region,
+                turn=order.turn,
+                reason=_reason(error),
+                cause=str(error),
+                retryable=_retryable(error),
+                error=error,
+            )
+        if planned is None:
+            return self._nothing(order.turn)
+        faults.hit("P1")
+        return self._planned(order.turn, planned)
+
+    def _planned(self, turn: int, planned: PlannedInputs) -> ev.Planned:
+        return ev.Planned(
+            region=self.plan.region,
+            turn=turn,
+            inputs=planned.inputs,
+            watermarks=planned.watermarks,
+            now_us=planned.now_us,
+            seed=planned.seed,
+            started_us=planned.started_us,
+        )
+
+    def _nothing(self, turn: int) -> ev.Event:
+        if self.planner.stops_at_end:
+            return ev.StopRequested(region=self.plan.region)
+        return ev.NothingToDo(region=self.plan.region, turn=turn)
+
+    def _wait(self, turn: int) -> ev.Event | None:
+        """Poll for input or a due timer; a stop or a fence ends the wait."""
+        while not self._stop.wait(_POLL_SECONDS):
+            fenced = self._fenced()
+            if fenced is not None:
+                return fenced
+            try:
+                planned = self.planner.plan(self._parent)
+            except RiverlockError as error:
+                return ev.PlanFailed(
+                    region=self.plan.region,
+                    turn=turn,
+                    reason=_reason(error),
+                    cause=str(error),
+                    retryable=_retryable(error),
+                    error=error,
+                )
+            if planned is not None:
+                faults.hit("P1")
+                return self._planned(turn, planned)
+        self._stop_sent = True
+        return ev.StopRequested(region=self.plan.region)
+
+    def _run_stage(self, order: do.RunStage) -> ev.Event:
+        try:
+            votes = self.engine.run_stage(
+                order.stage, order.epoch, order.planned, self._parent, order.earlier
+            )
+        except RiverlockError as error:
+            fenced = self._fenced()
+            if fenced is not None:
+                return fenced
+            return ev.StageFailed(
+                region=self.plan.region,
+                turn=order.turn,
+                stage=order.stage,
+                reason=_reason(error),
+                cause=str(error),
+                retryable=_retryable(error),
+                error=error,
+            )
+        return ev.StageVoted(
+            region=self.plan.region, turn=order.turn, stage=order.stage, votes=votes
+        )
+
+    def _put(self, order: do.PutManifest) -> ev.Event:
+        faults.hit("P6")
+        fenced = self._fenced()
+        if fenced is not None:
+            return fenced
+        decided_us = self.clock.now_us()
+        manifest = msgspec.structs.replace(order.manifest, decided_us=decided_us)
+        try:
+            created = self.catalog.decide(manifest)
+        except StorageError as error:
+            return ev.PutFailed(
+                region=self.plan.region,
+                turn=order.turn,
+                cause=str(error),
+                retryable=error.retryable,
+            )
+        if created:
+            self._parent = manifest
+            self._epochs += 1
+        faults.hit("P8")
+        return ev.ManifestPut(
+            region=self.plan.region,
+            turn=order.turn,
+            created=created,
+            decided_us=decided_us,
+        )
+
+    def _commit(self, order: do.CommitSink | do.RetrySink) -> ev.Event:
+        try:
+            self.committers[order.sink].commit(order.epoch, order.output)
+        except CommitRejectedError as error:
+            return self._sink_failed(order, ev.CommitOutcome.REJECTED, error)
+        except CommitUnknownError as error:
+            return self._sink_failed(order, ev.CommitOutcome.UNKNOWN, error)
+        except Exception as error:  # noqa: BLE001 - sinks run user code and drivers
+            return self._sink_failed(order, ev.CommitOutcome.RETRY, error)
+        faults.hit("P9")
+        return ev.SinkCommitted(
+            region=self.plan.region, sink=order.sink, epoch=order.epoch
+        )
+
+    def _sink_failed(
+        self,
+        order: do.CommitSink | do.RetrySink,
+        outcome: ev.CommitOutcome,
+        error: Exception,
+    ) -> ev.SinkFailed:
+        cause = str(error) or type(error).__name__
+        log.warning("sink %s, epoch %s: %s", order.sink, order.epoch, cause)
+        return ev.SinkFailed(
+            region=self.plan.region,
+            sink=order.sink,
+            epoch=order.epoch,
+            outcome=outcome,
+            cause=f"{type(error).__name__}: {cause}",
+        )
+
+    def _publish(self, epoch: int) -> None:
+        faults.hit("P10")
+        assert self._parent is not None
+        manifest = self._parent
+        rows = input_rows(manifest)
+        took_us = self.clock.now_us() - manifest.started_us
+        if self._epochs:
+            self.planner.learn(rows, took_us)
+        status = status_of(
+            manifest,
+            updated_us=self.clock.now_us(),
+            state="running",
+            lag_rows=dict(self.planner.lag_rows),
+        )
+        self._show(status)
+        faults.hit("P11")
+
+    def _show(self, status: Status) -> None:
+        self.status = status
+        try:
+            self.catalog.storage.put(
+                self.catalog.paths.status, msgspec.json.encode(status)
+            )
+        except StorageError as error:
+            log.warning("status not written: %s", error)
+        self.on_status(status)
+
+    def _sleep(self, delay_us: int) -> None:
+        self._stop.wait(delay_us / 1_000_000)
+
+    def _end(self, error: RiverlockError | None) -> None:
+        self._ended, self._error = True, error
+        if isinstance(error, FencedError):
+            return  # the status belongs to the other run now
+        before = self.status
+        if before is None and self._parent is not None:
+            before = status_of(
+                self._parent, updated_us=self.clock.now_us(), state="stopped"
+            )
+        if before is None:
+            before = Status(
+                flow=self.plan.flow,
+                region=self.plan.region,
+                run=self.plan.run,
+                state="stopped",
+                epoch=None,
+                updated_us=self.clock.now_us(),
+            )
+        self._show(
+            msgspec.structs.replace(
+                before,
+                state="stopped" if error is None else "failed",
+                error=None if error is None else str(error),
+                updated_us=self.clock.now_us(),
+                rows_per_second=0.0,
+            )
+        )
+
+
+def _retryable(error: RiverlockError) -> bool:
+    if isinstance(error, StorageError):
+        return error.retryable
+    return isinstance(error, EpochAbortedError)
+
+
+def _reason(error: RiverlockError) -> ev.AbortReason:
+    match error:
+        case UserCodeError():
+            return ev.AbortReason.USER_CODE
+        case SourceError():
+            return ev.AbortReason.SOURCE
+        case StateError() | SnapshotError():
+            return ev.AbortReason.STATE
+        case StorageError():
+            return ev.AbortReason.STORAGE
+        case _:
+            return ev.AbortReason.TASK

@@ -1,0 +1,179 @@
+"""One writer per region: run numbers fence, a heartbeat is only courtesy.
+
+A run owns the region by creating the file of the next run number. A newer number fences
+all older runs: each looks for it before every durable decision. So that a second start by
+mistake does not push a healthy run aside, a newcomer first looks whether the owner's
+heart beats, and gives up if it does.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from riverlock.core.errors import FencedError, StorageError, StorageNotFoundError
+from riverlock.snapshot.records import Run
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.catalog import Catalog
+
+__all__ = ["Heartbeat", "claim"]
+
+_BEAT_SECONDS = 1.0
+# Longer than a few beats, shorter than the five seconds we promise.
+_PATIENCE_SECONDS = 3.5
+
+
+class Beat(msgspec.Struct):
+    """``owner.json``: overwritten every second by the owner."""
+
+    run: int
+    host: str
+    pid: int
+    started: str  # start time of the process, against reused pids
+    count: int
+    has_ended: bool = False
+
+
+def process_start(pid: int) -> str | None:
+    """Return what tells two processes with the same pid apart; None if not alive."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else fields[19]
+
+
+def claim(catalog: Catalog, *, now_us: int) -> Run:
+    """Claim the next run number of the region.
+
+    Raises:
+        FencedError: Another run is alive, or was faster; nothing was written.
+    """
+    newest = catalog.newest_run()
+    if newest is not None and _is_alive(catalog, newest):
+        raise _fenced(catalog, newest)
+    run = Run(
+        run=1 if newest is None else newest.run + 1,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        token=uuid.uuid4().hex,
+        started_us=now_us,
+    )
+    if not catalog.claim(run):
+        winner = catalog.run(run.run)
+        assert winner is not None
+        raise _fenced(catalog, winner)
+    return run
+
+
+def _fenced(catalog: Catalog, owner: Run) -> FencedError:
+    return FencedError(
+        store=catalog.storage.uri, run=None, owner=describe(owner)
+    )
+
+
+def describe(run: Run) -> str:
+    """Name a run for people."""
+    return f"run {run.run} (process {run.pid} on {run.host})"
+
+
+def _is_alive(catalog: Catalog, run: Run) -> bool:
+    beat = _read(catalog)
+    if beat is None or beat.run != run.run:
+        # Claimed but not beating yet: it is starting up, or died at once.
+        return _is_local_and_alive(run.host, run.pid, None)
+    if beat.has_ended:
+        return False
+    if beat.host == socket.gethostname() and (
+        process_start(beat.pid) != beat.started
+    ):
+        return False
+    # Alive or paused, here or elsewhere: watch whether the heart beats.
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        time.sleep(0.1)
+        later = _read(catalog)
+        if later is not None and later.count != beat.count:
+            return not later.has_ended
+    return False
+
+
+def _is_local_and_alive(host: str, pid: int, started: str | None) -> bool:
+    if host != socket.gethostname():
+        return False
+    found = process_start(pid)
+    return found is not None and (started is None or found == started)
+
+
+def _read(catalog: Catalog) -> Beat | None:
+    try:
+        return msgspec.json.decode(catalog.storage.get(catalog.paths.owner), type=Beat)
+    except (StorageNotFoundError, msgspec.MsgspecError):
+        return None
+
+
+class Heartbeat:
+    """Beats while the run lives, and watches for a newer run."""
+
+    def __init__(
+        self, catalog: Catalog, run: Run, on_fenced: Callable[[], None]
+    ) -> None:
+        """Prepare; ``on_fenced`` is called once, from the heart's own thread."""
+        self._catalog, self._run, self._on_fenced = catalog, run, on_fenced
+        self._stop = threading.Event()
+        self._count = 0
+        self.owner: Run | None = None
+        self._thread = threading.Thread(
+            target=self._beat_on, name=f"riverlock-heart-{run.run}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to beat."""
+        self._write()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Say that the run has ended, unless another owns the region by now."""
+        self._stop.set()
+        self._thread.join(timeout=10)
+        if self.check() is None:
+            self._write(has_ended=True)
+
+    def check(self) -> Run | None:
+        """Return the run that fences us, if there is one."""
+        if self.owner is None:
+            self.owner = self._catalog.run(self._run.run + 1)
+        return self.owner
+
+    def _beat_on(self) -> None:
+        while not self._stop.wait(_BEAT_SECONDS):
+            try:
+                if self.check() is not None:
+                    self._on_fenced()
+                    return
+                self._write()
+            except StorageError:
+                # The store is away; the loop will notice, and say so, by itself.
+                continue
+
+    def _write(self, *, has_ended: bool = False) -> None:
+        self._count += 1
+        beat = Beat(
+            run=self._run.run,
+            host=self._run.host,
+            pid=self._run.pid,
+            started=process_start(self._run.pid) or "",
+            count=self._count,
+            has_ended=has_ended,
+        )
+        self._catalog.storage.put(self._catalog.paths.owner, msgspec.json.encode(beat))

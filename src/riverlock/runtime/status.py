@@ -1,0 +1,72 @@
+"""The live status of a region: what ``riverlock status`` and the progress line show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from riverlock.snapshot.records import Manifest, Record
+
+__all__ = ["Status", "status_of"]
+
+
+class Status(Record, frozen=True, kw_only=True):
+    """``status.json``: overwritten after each epoch; a hint, never the truth."""
+
+    flow: str
+    region: str
+    run: int
+    state: str  # running, waiting, stopped, failed
+    epoch: int | None
+    updated_us: int
+    rows: int = 0
+    rows_per_second: float = 0.0
+    epoch_seconds: float = 0.0
+    lag_rows: dict[str, int | None] = {}
+    watermark_us: int | None = None
+    state_entries: int = 0
+    state_bytes: int = 0
+    state_files: int = 0
+    parallelism: int = 0
+    bad_rows: int = 0
+    dead_letters: int = 0
+    error: str | None = None
+    phases: dict[str, float] = {}
+
+
+def input_rows(manifest: Manifest) -> int:
+    """Return the rows an epoch read, as far as sources or tasks know."""
+    known = [r.rows for r in manifest.inputs.values() if r.rows is not None]
+    if len(known) == len(manifest.inputs):
+        return sum(known)
+    stages: dict[str, Any] = manifest.metrics.get("stages", {})
+    return int(max((s.get("rows", 0) for s in stages.values()), default=0))
+
+
+def status_of(manifest: Manifest, *, updated_us: int, **more: Any) -> Status:
+    """Return the status after an epoch."""
+    seconds = max(1, manifest.decided_us - manifest.started_us) / 1_000_000
+    rows = input_rows(manifest)
+    files = [f for s in manifest.operators.values() for f in s.files]
+    marks = [
+        m.watermark_us
+        for m in manifest.watermarks.values()
+        if m.watermark_us is not None
+    ]
+    stages: dict[str, Any] = manifest.metrics.get("stages", {})
+    return Status(
+        flow=manifest.flow,
+        region=manifest.region,
+        run=manifest.run,
+        epoch=manifest.epoch,
+        updated_us=updated_us,
+        rows=rows,
+        rows_per_second=round(rows / seconds, 1),
+        epoch_seconds=round(seconds, 3),
+        watermark_us=min(marks, default=None),
+        state_entries=sum(s.entries for s in manifest.operators.values()),
+        state_bytes=sum(f.bytes for f in files),
+        state_files=len(files),
+        parallelism=manifest.parallelism,
+        dead_letters=int(sum(s.get("dead_letters", 0) for s in stages.values())),
+        **more,
+    )

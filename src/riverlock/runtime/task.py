@@ -1,0 +1,356 @@
+"""What runs inside a Spark task: input in, one vote out.
+
+A vote is a row of bytes. Errors that a retry cannot heal travel as votes too, whole, so
+that Spark does not try four times and the driver can show them without Java frames.
+Nothing here imports PySpark.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from riverlock.coordinator.votes import OperatorVote, Vote
+from riverlock.core import faults
+from riverlock.core.errors import RiverlockError, StateCorruptedError, StorageError
+from riverlock.core.types import Schema, schema_of
+from riverlock.runtime.boundary import user_error
+from riverlock.runtime.columns import (
+    HIDDEN,
+    SEQ,
+    SOURCE,
+    TIME,
+    RowError,
+    rows_table,
+    sequence,
+)
+from riverlock.runtime.execution import Execution
+from riverlock.runtime.inputs import keyed_input
+from riverlock.runtime.program import (
+    DEAD,
+    DEAD_SCHEMA,
+    EpochInfo,
+    OperatorProgram,
+)
+from riverlock.runtime.working_copy import Baseline, WorkingCopy
+from riverlock.sinks.stager import StagePoint, Stager
+from riverlock.snapshot.files import encode_table, write_state_file
+from riverlock.snapshot.layout import RegionPaths
+from riverlock.snapshot.records import StateFile, TimerHeads
+from riverlock.state.keys import group_range
+from riverlock.state.store import EVENT, PROCESSING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from riverlock.state.layout import StateLayout
+    from riverlock.storage.base import Storage
+
+__all__ = ["KeyedTask", "Outcome", "StageTask", "Targets", "decode_outcome"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Targets:
+    """Who gets the rows of an output."""
+
+    sinks: dict[str, Stager] = field(default_factory=dict)
+    # Whether a later stage of the same epoch reads them.
+    is_staged: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a task's files go."""
+
+    storage: Storage
+    region: str
+    stage: str
+    run: int
+    token: str
+    epoch: int
+
+    def attempt(self, partition: int) -> str:
+        """Return a name that no other attempt will ever have."""
+        return f"{self.run:06d}-{self.stage}-{partition:05d}-{uuid.uuid4().hex[:12]}"
+
+    def point(self, attempt: str) -> StagePoint:
+        """Return where outputs are staged."""
+        folder = f"{RegionPaths(self.region).staged}{self.epoch:012d}"
+        return StagePoint(
+            storage=self.storage, folder=folder, epoch=self.epoch, attempt=attempt
+        )
+
+
+class Outcome(msgspec.Struct):
+    """What comes back from a task: a vote or an error."""
+
+    vote: Vote | None = None
+    error: bytes | None = None  # pickled; inside the trust boundary of the cluster
+
+
+def decode_outcome(raw: bytes) -> Outcome:
+    """Read what a task sent."""
+    return msgspec.msgpack.decode(raw, type=Outcome)
+
+
+def _outcome(run: Any) -> bytes:
+    """Run a task; errors that a retry cannot heal become the outcome."""
+    try:
+        return msgspec.msgpack.encode(Outcome(vote=run()))
+    except StorageError as error:
+        if error.retryable:
+            raise
+        return msgspec.msgpack.encode(Outcome(error=pickle.dumps(error)))
+    except RiverlockError as error:
+        return msgspec.msgpack.encode(Outcome(error=pickle.dumps(error)))
+
+
+@lru_cache(maxsize=64)
+def _program(blob: bytes) -> tuple[OperatorProgram, StateLayout]:
+    """Unpickle a program once per worker, not once per epoch."""
+    program: OperatorProgram = pickle.loads(blob)  # noqa: S301 - from our own driver
+    return program, program.layout()
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Hold garbage collection: a task makes many objects and no cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageTask:
+    """A task without state: hands its rows to sinks and later stages."""
+
+    place: Place
+    targets: Targets
+    schema: Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch], partition: int) -> bytes:
+        """Stage all rows."""
+        return _outcome(lambda: self._run(batches, partition))
+
+    def _run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Vote:
+        found = [b for b in batches if b.num_rows]
+        attempt = self.place.attempt(partition)
+        if not found:
+            return Vote(partition=partition, attempt=attempt)
+        table = pa.Table.from_batches(found)
+        staging = Staging(self.place.point(attempt))
+        staging.output("rows", table, self.targets)
+        return Vote(
+            partition=partition,
+            attempt=attempt,
+            rows=table.num_rows,
+            outputs=staging.outputs,
+            output_rows=staging.rows,
+            staged=staging.staged,
+        )
+
+
+class Staging:
+    """Collects what a task stages for its vote."""
+
+    def __init__(self, point: StagePoint) -> None:
+        """Begin with nothing staged."""
+        self._point = point
+        self.outputs: dict[str, tuple[Any, ...]] = {}
+        self.rows: dict[str, int] = {}
+        self.staged: dict[str, tuple[Any, ...]] = {}
+
+    def output(self, name: str, table: pa.Table, targets: Targets) -> None:
+        """Stage one output for everyone who reads it."""
+        if table.num_rows == 0:
+            return
+        if targets.is_staged:
+            path = f"{self._point.folder}/{self._point.attempt}-{name}.parquet"
+            self._point.storage.put(path, encode_table(table))
+            self.staged[name] = (path,)
+        visible = [c for c in table.column_names if c not in HIDDEN]
+        plain = table.select(visible)
+        for sink, stager in targets.sinks.items():
+            self.outputs[sink] = tuple(stager.stage(plain, self._point))
+            self.rows[sink] = table.num_rows
+            faults.hit("P5")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedTask:
+    """A task that owns a range of key groups of one operator."""
+
+    place: Place
+    program: bytes
+    info: EpochInfo
+    parallelism: int
+    key_groups: int
+    base: Baseline
+    working_dir: str
+    targets: dict[str, Targets]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch], partition: int) -> bytes:
+        """Run the operator over its input and stage everything."""
+        with _without_gc():
+            return _outcome(lambda: self._run(batches, partition))
+
+    def _run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Vote:
+        program, layout = _program(self.program)
+        groups = group_range(partition, self.parallelism, self.key_groups)
+        root = Path(self.working_dir) / self.place.region / program.uid
+        copy = WorkingCopy(root, groups)
+        found = [b for b in batches if b.num_rows]
+        with copy.in_use(self.place.token):
+            try:
+                return self._attempt(copy, program, layout, found, partition)
+            except StateCorruptedError:
+                # The copy is only a cache: throw it away, once, and start over.
+                copy.throw_away()
+                return self._attempt(copy, program, layout, found, partition)
+
+    def _attempt(
+        self,
+        copy: WorkingCopy,
+        program: OperatorProgram,
+        layout: StateLayout,
+        batches: list[pa.RecordBatch],
+        partition: int,
+    ) -> Vote:
+        clock = _Stopwatch()
+        base, storage = self.base.within(copy.groups), self.place.storage
+        table = pa.Table.from_batches(batches) if batches else None
+        with copy.reading(base, layout, storage, now_us=self.info.now_us) as reader:
+            clock.lap("restore_s")
+            execution = Execution(
+                program, layout, reader, self.info, is_first=partition == 0
+            )
+            data = keyed_input(table, program) if table else None
+            if data and data.ids:
+                data.rows = reader.get_many(data.ids)
+            clock.lap("prepare_s")
+            faults.hit("P2")
+            execution.run(data)
+            clock.lap("user_s")
+            timers = TimerHeads(
+                event_us=execution.timer_head(EVENT),
+                processing_us=execution.timer_head(PROCESSING),
+            )
+        return self._vote(copy, program, execution, table, timers, partition, clock)
+
+    def _vote(  # noqa: PLR0913 - the parts of one vote
+        self,
+        copy: WorkingCopy,
+        program: OperatorProgram,
+        execution: Execution,
+        table: pa.Table | None,
+        timers: TimerHeads,
+        partition: int,
+        clock: _Stopwatch,
+    ) -> Vote:
+        attempt = self.place.attempt(partition)
+        files = self._state(copy, program.uid, execution, attempt)
+        clock.lap("state_s")
+        faults.hit("P4")
+        staging = Staging(self.place.point(attempt))
+        for name, schema in program.outputs.items():
+            if name in self.targets:
+                rows = self._output(execution, name, schema, partition)
+                staging.output(name, rows, self.targets[name])
+        if DEAD in self.targets and execution.dead:
+            dead = rows_table(execution.dead, schema_of(DEAD_SCHEMA))
+            staging.output(DEAD, dead, self.targets[DEAD])
+        clock.lap("stage_s")
+        operator = OperatorVote(
+            files=files, timers=timers, entries_delta=execution.log.added
+        )
+        return Vote(
+            partition=partition,
+            attempt=attempt,
+            operators={program.uid: operator},
+            outputs=staging.outputs,
+            output_rows=staging.rows,
+            staged=staging.staged,
+            max_times=_max_times(table, program),
+            rows=0 if table is None else table.num_rows,
+            metrics={**clock.laps, "dead_letters": len(execution.dead)},
+        )
+
+    def _state(
+        self, copy: WorkingCopy, uid: str, execution: Execution, attempt: str
+    ) -> tuple[StateFile, ...]:
+        """Write the change file and its local redo; nothing if nothing changed."""
+        log, epoch = execution.log, self.info.epoch
+        if log.is_empty:
+            return ()
+        table = log.table()
+        path = RegionPaths(self.place.region).state_file(uid, epoch, attempt)
+        file = write_state_file(
+            self.place.storage,
+            path,
+            table,
+            epochs=(epoch, epoch),
+            groups=copy.groups,
+        )
+        copy.write_redo(path, log.changes())
+        return (file,)
+
+    def _output(
+        self, execution: Execution, name: str, schema: Schema, partition: int
+    ) -> pa.Table:
+        emitted = execution.emitted[name]
+        try:
+            table = rows_table([row for row, _ in emitted], schema)
+        except RowError as error:
+            raise user_error(
+                error,
+                operator=execution.uid,
+                where=f"output {name!r}",
+                epoch=self.info.epoch,
+            ) from error
+        times = pa.array([at for _, at in emitted], pa.int64())
+        seq = sequence(len(emitted), partition)
+        return table.append_column(SEQ, seq).append_column(TIME, times)
+
+
+def _max_times(
+    table: pa.Table | None, program: OperatorProgram
+) -> dict[str, int | None]:
+    """Return the greatest event time per declaration that feeds the operator."""
+    names = program.event_times
+    if table is None or not names or TIME not in table.column_names:
+        return {}
+    if SOURCE not in table.column_names:
+        return {names[0]: pc.max(table[TIME]).as_py()}
+    found = {}
+    for number, name in enumerate(names):
+        mine = table.filter(pc.equal(table[SOURCE], number))
+        found[name] = pc.max(mine[TIME]).as_py()
+    return found
+
+
+class _Stopwatch:
+    """Seconds since the last lap; monotonic."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = now - self._last
+        self._last = now

@@ -1,0 +1,241 @@
+"""Brings a task's working copy to the version its epoch begins at.
+
+Situations: the copy is there already; it is one or more committed epochs behind; it is
+of another schema, another timeline or damaged; there is none. Changes of the last epoch
+are usually found in a local *redo* file, as bytes that need no decoding; otherwise they
+are read from the snapshot. A copy never holds anything that was not committed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from riverlock.core import faults
+from riverlock.snapshot.files import read_table
+from riverlock.snapshot.layout import epoch_of
+from riverlock.snapshot.sealed import checksum
+from riverlock.state.lmdb_store import LmdbStore
+from riverlock.state.restore import changes_of
+from riverlock.state.store import Changes, StateReader, Store, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from riverlock.snapshot.records import StateFile
+    from riverlock.state.layout import StateLayout
+    from riverlock.storage.base import Storage
+
+__all__ = ["Baseline", "WorkingCopy"]
+
+# Expired entries are invisible anyway; a little cleaning per epoch keeps up.
+_PURGE_PER_EPOCH = 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """The committed state that an epoch starts from, as far as one task needs it."""
+
+    epoch: int | None  # None: before the first epoch
+    files: tuple[StateFile, ...] = ()
+    history: tuple[tuple[int, str], ...] = ()
+
+    def token(self, epoch: int) -> str | None:
+        """Return the token of the run that decided an epoch; None if forgotten."""
+        found = None
+        for first, token in self.history:
+            if first <= epoch:
+                found = token
+        return found
+
+    def within(self, groups: tuple[int, int]) -> Baseline:
+        """Return the part that a range of key groups needs."""
+        files = tuple(
+            f
+            for f in self.files
+            if f.shared or (f.first_group < groups[1] and groups[0] < f.end_group)
+        )
+        return Baseline(epoch=self.epoch, files=files, history=self.history)
+
+
+class WorkingCopy:
+    """The store of one operator and range of key groups on this machine."""
+
+    def __init__(self, root: Path, groups: tuple[int, int]) -> None:
+        """Name the place: ``<root>/<first>-<end>``; nothing is opened."""
+        name = f"{groups[0]:05d}-{groups[1]:05d}"
+        self.groups = groups
+        self.store: Store = LmdbStore(root / name)
+        self._redo = root / f"{name}.redo"
+        self._busy = root / f"{name}.busy"
+        self._lock = root / f"{name}.lock"
+
+    @contextmanager
+    def in_use(self, token: str) -> Iterator[None]:
+        """Mark the copy while user code runs over it.
+
+        A mark left by a dead process of *this* run means that a worker crashed with
+        the copy open, perhaps because of it: the copy is thrown away. A mark of an
+        earlier run only says that the driver died, which harms no copy.
+        """
+        self._busy.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._alone():
+            for mark in list(self._busy.iterdir()):
+                pid, _, owner = mark.name.partition("-")
+                if not _is_alive(int(pid)):
+                    if owner == token:
+                        self.store.clear()
+                    mark.unlink(missing_ok=True)
+        mine = self._busy / f"{os.getpid()}-{token}"
+        mine.touch()
+        try:
+            yield
+        finally:
+            mine.unlink(missing_ok=True)
+
+    @contextmanager
+    def reading(
+        self, base: Baseline, layout: StateLayout, storage: Storage, *, now_us: int
+    ) -> Iterator[StateReader]:
+        """Open a view of exactly the baseline.
+
+        Two attempts of a task may run on one machine, even of different epochs. The
+        copy is moved by one at a time, and the view is taken before the next may move
+        it; after that LMDB keeps the view as it is.
+
+        Raises:
+            SnapshotCorruptedError: A needed file is missing or altered.
+            StateCorruptedError: The copy is damaged: throw it away and come again.
+        """
+        with ExitStack() as stack:
+            with self._alone():
+                self.bring_to(base, layout, storage)
+                self.store.purge(now_us, _PURGE_PER_EPOCH)
+                reader = stack.enter_context(self.store.read())
+            yield reader
+
+    def throw_away(self) -> None:
+        """Forget the copy: the next one is built from the snapshot."""
+        with self._alone():
+            self.store.clear()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        self._lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._lock.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def bring_to(self, base: Baseline, layout: StateLayout, storage: Storage) -> None:
+        """Make the store hold exactly the baseline.
+
+        Raises:
+            SnapshotCorruptedError: A needed file is missing or altered.
+        """
+        if base.epoch is None:
+            if self.store.version() is not None:
+                self.store.clear()
+            return
+        token = base.token(base.epoch)
+        assert token is not None
+        wanted = Version(base.epoch, token, layout.digest)
+        have = self.store.version()
+        if have == wanted:
+            return
+        files = self._missing(base, wanted, have)
+        if files is None:
+            faults.hit("R2")
+            self.store.clear()
+            files = list(base.files)
+        self._apply(files, wanted, layout, storage)
+        self._forget_redo(base.epoch)
+
+    @staticmethod
+    def _missing(
+        base: Baseline, wanted: Version, have: Version | None
+    ) -> list[StateFile] | None:
+        """Return the files that lead from ``have`` to ``wanted``; None: start anew."""
+        if (
+            have is None
+            or have.schema != wanted.schema
+            or have.epoch >= wanted.epoch
+            or base.token(have.epoch) != have.token
+        ):
+            return None
+        later = [f for f in base.files if f.last_epoch > have.epoch]
+        # A merged file that reaches back before our version may have dropped
+        # tombstones that we still need.
+        if any(f.first_epoch <= have.epoch for f in later):
+            return None
+        return later
+
+    def _apply(
+        self,
+        files: list[StateFile],
+        wanted: Version,
+        layout: StateLayout,
+        storage: Storage,
+    ) -> None:
+        ordered = sorted(files, key=lambda f: (f.first_epoch, f.last_epoch))
+        for file in ordered[:-1]:
+            # Dying half way must not look like any version: it leads to a rebuild.
+            half_way = Version(wanted.epoch, "incomplete", "")
+            self.store.apply(self._changes(file, layout, storage), half_way)
+        last = (
+            self._changes(ordered[-1], layout, storage) if ordered else Changes.empty()
+        )
+        self.store.apply(last, wanted)
+
+    def _changes(
+        self, file: StateFile, layout: StateLayout, storage: Storage
+    ) -> Changes:
+        redo = self._read_redo(file, layout)
+        if redo is not None:
+            return redo
+        return changes_of(read_table(storage, file, self.groups), layout)
+
+    def write_redo(self, path: str, changes: Changes, layout: StateLayout) -> None:
+        """Keep the bytes of a change file; losing them costs time, nothing else."""
+        body = layout.digest.encode() + msgspec.msgpack.encode(changes)
+        self._redo.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target = self._redo_path(path)
+        temporary = target.with_suffix(f".{os.getpid()}")
+        temporary.write_bytes(checksum(body).encode() + body)
+        temporary.replace(target)
+
+    def _read_redo(self, file: StateFile, layout: StateLayout) -> Changes | None:
+        try:
+            raw = self._redo_path(file.path).read_bytes()
+        except OSError:
+            return None
+        body = raw[32:]
+        # The bytes are of the layout that wrote them; the code may have changed.
+        schema = layout.digest.encode()
+        if checksum(body).encode() != raw[:32] or not body.startswith(schema):
+            return None
+        return msgspec.msgpack.decode(body[len(schema) :], type=Changes)
+
+    def _redo_path(self, path: str) -> Path:
+        return self._redo / (Path(path).stem + ".redo")
+
+    def _forget_redo(self, epoch: int) -> None:
+        with suppress(OSError, ValueError):
+            for old in self._redo.iterdir():
+                if epoch_of(old.name) <= epoch:
+                    old.unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

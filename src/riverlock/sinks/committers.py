@@ -1,0 +1,188 @@
+"""Committers of the built-in sinks that need no Spark."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from riverlock.core.errors import CommitRejectedError, InvalidConfigError
+from riverlock.snapshot.files import read_file
+from riverlock.sinks.stagers import STAGED
+from riverlock.storage.local import LocalStorage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from riverlock.sinks import ConsoleSink, FileSink, MemorySink
+    from riverlock.sinks.committer import Owner
+    from riverlock.snapshot.records import SinkOutput
+    from riverlock.storage.base import Storage
+
+__all__ = ["ConsoleCommitter", "FileCommitter", "MemoryCommitter"]
+
+_OWNER = "_riverlock/owner.json"
+_BUILDING = "_riverlock/building"
+
+
+@dataclass
+class FileCommitter:
+    """Makes an epoch's folder appear by one rename."""
+
+    sink: FileSink
+    guarantee: str = "exactly once: each epoch appears whole, by one rename"
+
+    def open(self, owner: Owner) -> None:
+        """Take the directory for this flow; what a crash left half built goes.
+
+        Raises:
+            InvalidConfigError: The directory belongs to another flow or store.
+        """
+        root = self._root()
+        mine = {"flow": owner.flow, "sink": owner.sink}
+        if not root.put_if_absent(_OWNER, msgspec.json.encode(mine)):
+            found = msgspec.json.decode(root.get(_OWNER))
+            if found != mine:
+                raise InvalidConfigError(
+                    f"output directory {self.sink.path}",
+                    expected=f"one that sink {owner.sink!r} of this store has made",
+                    found=f"the output of sink {found.get('sink')!r} of another store",
+                    hint="choose another directory, or remove this one",
+                )
+        shutil.rmtree(Path(self.sink.path) / _BUILDING, ignore_errors=True)
+
+    def _root(self) -> LocalStorage:
+        path = Path(self.sink.path)
+        path.mkdir(parents=True, exist_ok=True)
+        return LocalStorage(path)
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        """Rename the epoch's files into place, then list them in a manifest."""
+        if not output.tokens:
+            return
+        root, path = self._root(), Path(self.sink.path)
+        final = path / f"epoch={epoch:012d}"
+        if not final.exists():
+            self._build(path, final, output.tokens)
+        record = {
+            "epoch": epoch,
+            "files": [
+                {"path": f"{final.name}/{t['name']}", **_facts(t)}
+                for t in output.tokens
+            ],
+        }
+        root.put_if_absent(f"_riverlock/{epoch:012d}.json", msgspec.json.encode(record))
+        self._sweep(path, epoch)
+
+    def _build(self, path: Path, final: Path, tokens: tuple[Any, ...]) -> None:
+        building = path / _BUILDING / uuid.uuid4().hex
+        for token in tokens:
+            target = building / token["name"]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(path / token["staged"], target)
+            except FileNotFoundError as error:
+                raise CommitRejectedError(
+                    self.sink.path,
+                    epoch=None,
+                    what=f"staged file {token['staged']} is gone",
+                ) from error
+        for folder in {t.parent for t in building.rglob("*")} | {building}:
+            _sync(folder)
+        try:
+            building.rename(final)
+        except OSError as error:
+            # Another run was faster: it built the same files from the same manifest.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            shutil.rmtree(building, ignore_errors=True)
+        _sync(path)
+
+    def _sweep(self, path: Path, epoch: int) -> None:
+        """Remove staged files of this and earlier epochs: they are linked or dead."""
+        staged = path / STAGED
+        for folder in staged.iterdir() if staged.exists() else ():
+            if int(folder.name) <= epoch:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _facts(token: dict[str, Any]) -> dict[str, Any]:
+    return {name: token[name] for name in ("rows", "bytes", "checksum")}
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_tokens(storage: Storage, output: SinkOutput) -> pa.Table | None:
+    """Return the rows behind a sink's tokens, in their order; None if there are none.
+
+    Raises:
+        SnapshotCorruptedError: A staged file is missing or altered.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = [
+        pq.read_table(
+            pa.BufferReader(
+                read_file(storage, t["path"], size=t["bytes"], expected=t["checksum"])
+            )
+        )
+        for t in output.tokens
+    ]
+    return pa.concat_tables(tables) if tables else None
+
+
+@dataclass
+class MemoryCommitter:
+    """Puts rows into the sink object of this process."""
+
+    sink: MemorySink
+    storage: Storage
+    guarantee: str = "exactly once within this process"
+
+    def open(self, owner: Owner) -> None:
+        """Nothing to check."""
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        """Replace the rows of the epoch."""
+        table = read_tokens(self.storage, output)
+        if table is not None:
+            self.sink.epochs[epoch] = [tuple(r.values()) for r in table.to_pylist()]
+
+
+@dataclass
+class ConsoleCommitter:
+    """Prints rows to standard output."""
+
+    sink: ConsoleSink
+    storage: Storage
+    guarantee: str = "at least once: after a crash an epoch may be printed again"
+
+    def open(self, owner: Owner) -> None:
+        """Nothing to check."""
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        """Print the first rows of the epoch."""
+        table = read_tokens(self.storage, output)
+        if table is None:
+            return
+        out = sys.stdout
+        out.write(f"-- epoch {epoch}: {table.num_rows} rows\n")
+        for row in table.slice(0, self.sink.rows).to_pylist():
+            out.write("  " + ", ".join(f"{k}={v}" for k, v in row.items()) + "\n")
+        if table.num_rows > self.sink.rows:
+            out.write(f"  ... {table.num_rows - self.sink.rows} more\n")
+        out.flush()

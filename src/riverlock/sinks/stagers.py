@@ -1,0 +1,157 @@
+"""Stagers of the built-in sinks: PyArrow only, no Spark."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from riverlock.snapshot.files import encode_table
+from riverlock.snapshot.sealed import checksum
+from riverlock.storage.open import open_storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from riverlock.sinks.stager import StagePoint
+
+__all__ = ["FileStager", "TableStager"]
+
+STAGED = "_riverlock/staged/"
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # what Hive and Spark call a null
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableStager:
+    """Stages rows as Parquet in the store, for sinks that the driver feeds."""
+
+    sink: str
+
+    def stage(self, table: pa.Table, at: StagePoint) -> list[Any]:
+        """Write one file."""
+        path = f"{at.folder}/{at.attempt}-{self.sink}.parquet"
+        data = encode_table(table)
+        at.storage.put(path, data)
+        return [
+            {
+                "path": path,
+                "rows": table.num_rows,
+                "bytes": len(data),
+                "checksum": checksum(data),
+            }
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileStager:
+    """Stages rows in their final form, in a hidden folder of the output directory."""
+
+    path: str
+    format: str
+    partition_by: tuple[str, ...]
+
+    def stage(self, table: pa.Table, at: StagePoint) -> list[Any]:
+        """Write one file per partition value."""
+        target = open_storage(self.path)
+        tokens = []
+        for number, (folder, part) in enumerate(self._parts(table)):
+            name = f"part-{at.attempt}.{self.format}"
+            staged = f"{STAGED}{at.epoch:012d}/{at.attempt}-{number:05d}"
+            data = _ENCODERS[self.format](part)
+            target.put(staged, data)
+            tokens.append(
+                {
+                    "staged": staged,
+                    "name": f"{folder}{name}",
+                    "rows": part.num_rows,
+                    "bytes": len(data),
+                    "checksum": checksum(data),
+                }
+            )
+        return tokens
+
+    def _parts(self, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+        """Split rows by partition values, in a fixed order."""
+        if not self.partition_by:
+            yield "", table
+            return
+        import numpy as np
+        import pyarrow as pa
+
+        columns = [table[c].to_pylist() for c in self.partition_by]
+        places: dict[tuple[Any, ...], list[int]] = {}
+        for place, values in enumerate(zip(*columns, strict=True)):
+            places.setdefault(values, []).append(place)
+        rest = table.drop_columns(list(self.partition_by))
+        for values in sorted(places, key=repr):
+            folder = "".join(
+                f"{quote(name)}={_partition_value(value)}/"
+                for name, value in zip(self.partition_by, values, strict=True)
+            )
+            yield folder, rest.take(pa.array(np.array(places[values])))
+
+
+def _partition_value(value: Any) -> str:
+    return _NULL_PARTITION if value is None else quote(str(value), safe=" ")
+
+
+def _csv(table: pa.Table) -> bytes:
+    import pyarrow.csv as csv
+
+    sink = io.BytesIO()
+    csv.write_csv(table, sink)
+    return sink.getvalue()
+
+
+def _json(table: pa.Table) -> bytes:
+    """Return one JSON object per line, with numbers and times as Spark writes them."""
+    encoder = msgspec.json.Encoder(decimal_format="number")
+    names = table.column_names
+    columns = [_plain(table[n]) for n in names]
+    lines = [
+        encoder.encode(dict(zip(names, row, strict=True)))
+        for row in zip(*columns, strict=True)
+    ]
+    return b"\n".join(lines) + b"\n"
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    fix = _fixer(column.type)
+    return values if fix is None else [None if v is None else fix(v) for v in values]
+
+
+def _fixer(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """Return how values of a type become JSON; Arrow gives maps as lists of pairs."""
+    import pyarrow as pa
+
+    if pa.types.is_map(kind):
+        inner = _fixer(kind.item_type) or (lambda v: v)
+        return lambda pairs: {
+            str(k): None if v is None else inner(v) for k, v in pairs
+        }
+    if pa.types.is_list(kind):
+        inner = _fixer(kind.value_type)
+        if inner is None:
+            return None
+        return lambda values: [None if v is None else inner(v) for v in values]
+    if pa.types.is_struct(kind):
+        fixes = {f.name: fix for f in kind if (fix := _fixer(f.type)) is not None}
+        if not fixes:
+            return None
+        return lambda value: {
+            n: fixes[n](v) if v is not None and n in fixes else v
+            for n, v in value.items()
+        }
+    return None
+
+
+_ENCODERS: dict[str, Callable[[Any], bytes]] = {
+    "json": _json,
+    "csv": _csv,
+    "parquet": encode_table,
+}

@@ -1,0 +1,231 @@
+"""Inputs: ``rl.sources.files(...)`` and friends. All are replayable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from riverlock.core.errors import InvalidConfigError
+from riverlock.core.ids import check_name
+from riverlock.core.types import Schema, SchemaLike, schema_of
+
+__all__ = ["files", "generator", "python", "rate", "socket", "spark_stream"]
+
+_FORMATS = ("json", "csv", "parquet", "text")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Files of a directory; see ``files``."""
+
+    path: str
+    format: str
+    schema: Schema | None
+    bad_rows: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "files"
+
+
+def files(
+    path: str,
+    *,
+    format: str,  # noqa: A002 - Spark's own word
+    schema: SchemaLike | None = None,
+    bad_rows: str = "report",
+    **options: object,
+) -> Files:
+    """Read the files of a directory, each exactly once, new ones as they appear.
+
+    Files must be moved in whole and never changed: an epoch can be read again later.
+
+    Args:
+        path: A directory, or a pattern such as ``in/2026-*``.
+        format: json, csv, parquet or text.
+        schema: The columns; required for json and csv.
+        bad_rows: ``report`` keeps rows that cannot be parsed out of the stream, counts
+            them in status and offers them as ``stream.bad``; ``fail`` stops the flow.
+        options: Options of Spark's reader, such as ``header=True``.
+
+    Raises:
+        InvalidConfigError: An argument does not fit.
+    """
+    if format not in _FORMATS:
+        raise InvalidConfigError(
+            "format of files", expected=" or ".join(_FORMATS), found=repr(format)
+        )
+    if bad_rows not in ("report", "fail"):
+        raise InvalidConfigError(
+            "bad_rows", expected="report or fail", found=repr(bad_rows)
+        )
+    if format == "text":
+        schema = "value string"
+    if schema is None:
+        raise InvalidConfigError(
+            f"files {path!r}",
+            expected="a schema, since columns must not depend on what has arrived",
+            found="none",
+            hint='write schema="user string, amount double"',
+        )
+    return Files(
+        path=path,
+        format=format,
+        schema=schema_of(schema),
+        bad_rows=bad_rows,
+        options={k: _option(v) for k, v in options.items()},
+    )
+
+
+def _option(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generator:
+    """Rows made from their number; see ``generator``."""
+
+    columns: Mapping[str, str]
+    rows: int | None
+    rows_per_second: float | None
+    seed: int
+    partitions: int | None
+    kind: str = "generator"
+    schema: Schema | None = None
+
+
+def generator(
+    columns: Mapping[str, str],
+    *,
+    rows: int | None = None,
+    rows_per_second: float | None = None,
+    seed: int = 0,
+    partitions: int | None = None,
+) -> Generator:
+    """Make rows from their number: the same rows on every machine and every time.
+
+    Each column is a SQL expression over ``id`` (the row's number) and ``seed``, such as
+    ``"pmod(xxhash64(id, seed), 100)"``.
+
+    Args:
+        columns: Expressions by column name.
+        rows: How many; None for no end.
+        rows_per_second: Let rows appear at this pace instead of all at once.
+        seed: What ``seed`` stands for.
+        partitions: Spark partitions per epoch; default the parallelism.
+
+    Raises:
+        InvalidConfigError: Neither an end nor a pace is given.
+    """
+    if rows is None and rows_per_second is None:
+        raise InvalidConfigError(
+            "generator", expected="rows or rows_per_second", found="neither"
+        )
+    if not columns:
+        raise InvalidConfigError("generator", expected="columns", found="none")
+    return Generator(
+        columns=dict(columns),
+        rows=rows,
+        rows_per_second=rows_per_second,
+        seed=seed,
+        partitions=partitions,
+    )
+
+
+def rate(rows_per_second: float = 1, *, rows: int | None = None) -> Generator:
+    """Make rows ``(timestamp, value)`` at a steady pace, as Spark's rate source does.
+
+    Unlike Spark's, it is replayable: the timestamps follow from the row's number.
+    """
+    return generator(
+        {"timestamp": "created", "value": "id"},
+        rows=rows,
+        rows_per_second=rows_per_second,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonSource:
+    """A PySpark Python data source; see ``python``."""
+
+    data_source: Any
+    schema: Schema | None
+    options: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "python"
+
+
+def python(
+    data_source: type, *, schema: SchemaLike | None = None, **options: object
+) -> PythonSource:
+    """Read a stream with a PySpark ``DataSource`` class (its stream reader).
+
+    Both kinds of reader work: ``streamReader`` and ``simpleStreamReader``.
+
+    Raises:
+        InvalidConfigError: The class has no stream reader.
+    """
+    names = ("streamReader", "simpleStreamReader")
+    if not isinstance(data_source, type) or not any(
+        hasattr(data_source, n) for n in names
+    ):
+        raise InvalidConfigError(
+            "python source", expected="a DataSource class", found=repr(data_source)
+        )
+    known = None if schema is None else schema_of(schema)
+    return PythonSource(
+        data_source=data_source,
+        schema=known,
+        options={k: _option(v) for k, v in options.items()},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkStream:
+    """A Structured Streaming DataFrame, landed; see ``spark_stream``."""
+
+    build: Callable[[Any], Any]
+    channel: str
+    is_replayable: bool
+    trigger_us: int
+    kind: str = "spark_stream"
+    schema: Schema | None = None
+
+
+def spark_stream(
+    build: Callable[[Any], Any],
+    *,
+    channel: str,
+    replayable: bool = True,
+    trigger: str | timedelta = "0 seconds",
+) -> SparkStream:
+    """Read any Structured Streaming DataFrame, by landing it in a durable channel.
+
+    Spark's query writes micro-batches into the channel, the flow reads them from there:
+    so even a source that cannot be read twice becomes replayable.
+
+    Args:
+        build: ``lambda spark: spark.readStream.format(…).load()``.
+        channel: Name of the channel in the store; keep it when the code changes.
+        replayable: Whether Spark's source can go back to its last position after a
+            restart (Kafka, files). A socket cannot: what was sent while the flow was
+            down is lost, what was landed is not.
+        trigger: Pace of the landing query.
+    """
+    from riverlock.core.times import duration_us
+
+    return SparkStream(
+        build=build,
+        channel=check_name("channel", channel),
+        is_replayable=replayable,
+        trigger_us=duration_us(trigger),
+    )
+
+
+def socket(host: str, port: int, *, channel: str = "socket") -> SparkStream:
+    """Read lines of text from a TCP socket, as one column ``value``."""
+
+    def build(spark: Any) -> Any:
+        reader = spark.readStream.format("socket")
+        return reader.option("host", host).option("port", port).load()
+
+    return spark_stream(build, channel=channel, replayable=False)

@@ -1,0 +1,72 @@
+"""Finds the committer of a sink; those that need Spark live here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import InvalidFlowError
+from riverlock.sinks import ConsoleSink, EpochFunction, FileSink, MemorySink
+from riverlock.sinks.committers import (
+    ConsoleCommitter,
+    FileCommitter,
+    MemoryCommitter,
+    read_tokens,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from riverlock.sinks.base import Sink
+    from riverlock.sinks.committer import Committer, Owner
+    from riverlock.snapshot.records import SinkOutput
+    from riverlock.storage.base import Storage
+
+__all__ = ["committer_of"]
+
+
+def committer_of(sink: Sink, storage: Storage, spark: SparkSession) -> Committer:
+    """Return what commits a sink.
+
+    Raises:
+        InvalidFlowError: Nothing does.
+    """
+    match sink:
+        case FileSink():
+            return FileCommitter(sink)
+        case MemorySink():
+            return MemoryCommitter(sink, storage)
+        case ConsoleSink():
+            return ConsoleCommitter(sink, storage)
+        case EpochFunction():
+            return _EpochFunctionCommitter(sink, storage, spark)
+        case _:
+            raise InvalidFlowError(
+                "sink", expected="something of rl.sinks", found=repr(sink)
+            )
+
+
+@dataclass
+class _EpochFunctionCommitter:
+    """Calls the user's function with the staged rows."""
+
+    sink: EpochFunction
+    storage: Storage
+    spark: SparkSession
+    guarantee: str = (
+        "at least once, always with the same rows: exactly once if the function is"
+        " idempotent by epoch"
+    )
+
+    def open(self, owner: Owner) -> None:
+        """Nothing to check."""
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        """Call the function, unless the epoch has no rows."""
+        if not output.tokens:
+            return
+        # Checks every file against its checksum before user code sees a row.
+        read_tokens(self.storage, output)
+        root = self.storage.uri.rstrip("/")
+        paths: list[Any] = [f"{root}/{t['path']}" for t in output.tokens]
+        self.sink.function(self.spark.read.parquet(*paths), epoch)

@@ -1,0 +1,387 @@
+"""From a flow to stages: everything that can be known before the first epoch.
+
+A stage is one Spark job per epoch: stateless work, at most one exchange by key group,
+then keyed Python work. Sinks that read a keyed output directly are staged inside its
+tasks; every other sink has a stage of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame
+
+from riverlock.core.errors import InvalidFlowError, StateSchemaError
+from riverlock.core.types import Schema, schema_of
+from riverlock.coordinator.plan import OperatorPlan
+from riverlock.flow.graph import EventTime, Keyed, Output, RowWise, Write, inputs_of
+from riverlock.flow.operators import BuiltIn
+from riverlock.flow.process import check_process, overrides, side_outputs
+from riverlock.runtime.program import DEAD, DEAD_SCHEMA, MAIN, OperatorProgram
+from riverlock.runtime.task import Targets
+from riverlock.sinks import FileSink
+from riverlock.sinks.stagers import FileStager, TableStager
+from riverlock.snapshot.records import InputRange
+from riverlock.spark.aggregates import Combine, plan_aggregates
+from riverlock.spark.frames import Frames, visible
+from riverlock.state.keys import check_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from riverlock.flow.flow import Flow
+    from riverlock.flow.graph import Node
+    from riverlock.sinks.base import Sink
+    from riverlock.sinks.stager import Stager
+    from riverlock.snapshot.records import OperatorState
+    from riverlock.spark.readers.base import Reader
+
+__all__ = ["CompiledFlow", "KeyedStage", "WriteStage", "compile_flow"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedStage:
+    """Stateless work, an exchange, a process."""
+
+    id: str
+    node: Keyed
+    program: OperatorProgram
+    blob: bytes
+    combine: Combine | None
+    targets: dict[str, Targets]
+    event_times: tuple[str, ...]  # declarations whose minimum is the watermark
+
+    @property
+    def plan(self) -> OperatorPlan:
+        """What the coordinator knows of it."""
+        return OperatorPlan(
+            stage=self.id,
+            keys=self.program.keys.ddl,
+            variables=self.program.layout().variables,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteStage:
+    """Stateless work for one sink."""
+
+    id: str
+    node: Write
+    schema: Schema
+    targets: Targets
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledFlow:
+    """All that a run needs to know of the program."""
+
+    flow: Flow
+    stages: tuple[KeyedStage | WriteStage, ...]
+    event_times: Mapping[str, EventTime]
+    # Columns of the outputs that later stages read.
+    staged: Mapping[tuple[str, str], Schema]
+    code: str
+
+    def check_state(self, operators: Mapping[str, OperatorState]) -> None:
+        """Refuse a snapshot that the declared state cannot read.
+
+        Variables may be added or removed; a type, kind or key that changed is refused.
+
+        Raises:
+            StateSchemaError: Nothing was touched.
+        """
+        for stage in self.stages:
+            if isinstance(stage, KeyedStage) and stage.id in operators:
+                _check_operator(stage, operators[stage.id])
+
+
+def _check_operator(stage: KeyedStage, stored: OperatorState) -> None:
+    plan = stage.plan
+    if stored.keys != plan.keys:
+        raise StateSchemaError(
+            operator=stage.id,
+            expected=f"keys {plan.keys}",
+            found=f"keys {stored.keys}",
+        )
+    for name, variable in plan.variables.items():
+        old = stored.variables.get(name)
+        if old is not None and _fixed(old) != _fixed(variable):
+            raise StateSchemaError(
+                operator=stage.id,
+                expected=f"{name}: {variable.kind} of {variable.type}",
+                found=f"{name}: {old.kind} of {old.type}",
+            )
+
+
+def _fixed(variable: Any) -> tuple[Any, ...]:
+    """Return what must not change of a variable; its time to live may."""
+    return variable.kind, variable.type, variable.key, variable.scope
+
+
+def compile_flow(
+    flow: Flow, spark: SparkSession, readers: Mapping[str, Reader]
+) -> CompiledFlow:
+    """Check a flow and turn it into stages.
+
+    Raises:
+        InvalidFlowError: Something in it is impossible.
+    """
+    return _Compiler(flow, spark, readers).compile()
+
+
+class _Compiler:
+    def __init__(
+        self, flow: Flow, spark: SparkSession, readers: Mapping[str, Reader]
+    ) -> None:
+        self._flow, self._spark = flow, spark
+        self._nodes = flow.nodes
+        self._event_times = {n.uid: n for n in flow.find(EventTime)}
+        self._staged: dict[tuple[str, str], tuple[Schema, list[str]]] = {}
+        nothing = {u: r.initial() for u, r in readers.items()}
+        ranges = {u: InputRange(start=o, end=o) for u, o in nothing.items()}
+        self._frames = Frames(
+            spark, readers, ranges, tuple(self._event_times), self._staged
+        )
+
+    def compile(self) -> CompiledFlow:
+        if not any(isinstance(n, Write | Keyed) for n in self._nodes):
+            raise InvalidFlowError(
+                f"flow {self._flow.name!r}",
+                expected="at least one sink or keyed operator",
+                found="none",
+                hint="end a stream with .write(...)",
+            )
+        stages: list[KeyedStage | WriteStage] = []
+        for node in self._nodes:
+            if isinstance(node, Keyed):
+                stages.append(self._keyed(node))
+            elif isinstance(node, Write) and not _is_direct(node):
+                stages.append(self._write(node))
+        staged = {
+            place: schema
+            for place, (schema, _) in self._staged.items()
+            if self._is_read(*place)
+        }
+        return CompiledFlow(
+            flow=self._flow,
+            stages=tuple(stages),
+            event_times=self._event_times,
+            staged=staged,
+            code=self._fingerprint(),
+        )
+
+    def _keyed(self, node: Keyed) -> KeyedStage:
+        frame = self._frames.frame(node.input)
+        combine, process = None, node.process
+        if process is None:
+            _check_columns(frame, node)
+            combine, process = plan_aggregates(
+                frame, node.keys, node.aggregates, node.uid
+            )
+            frame = combine.apply(frame)
+        columns = visible(frame)
+        keys = _keys(columns, node)
+        if isinstance(process, BuiltIn):
+            process = process.bound(keys, columns)
+        program = self._program(node, process, keys, columns)
+        for name, schema in program.outputs.items():
+            self._staged[(node.uid, name)] = (schema, [])
+        if program.has_dead_letters:
+            self._staged[(node.uid, DEAD)] = (schema_of(DEAD_SCHEMA), [])
+        return KeyedStage(
+            id=node.uid,
+            node=node,
+            program=program,
+            blob=_pickled(program),
+            combine=combine,
+            targets=self._targets(node, program),
+            event_times=tuple(_upstream_times(node)),
+        )
+
+    def _program(
+        self, node: Keyed, process: Any, keys: Schema, columns: Schema
+    ) -> OperatorProgram:
+        main = check_process(process, node.uid)
+        outputs = {} if main is None else {MAIN: main}
+        outputs |= {n: s.schema for n, s in side_outputs(type(process)).items()}
+        broadcast = None
+        if node.broadcast is not None:
+            if not overrides(process, "on_broadcast"):
+                raise InvalidFlowError(
+                    f"broadcast of operator {node.uid!r}",
+                    expected="a method on_broadcast",
+                    found=type(process).__name__,
+                )
+            broadcast = visible(self._frames.frame(node.broadcast))
+        return OperatorProgram(
+            uid=node.uid,
+            process=process,
+            keys=keys,
+            input=columns,
+            outputs=outputs,
+            broadcast=broadcast,
+            initial=self._initial(node, process, keys),
+            visits_all=node.visits_all,
+            has_dead_letters=node.on_error is not None,
+            event_times=tuple(self._event_times),
+        )
+
+    def _initial(self, node: Keyed, process: Any, keys: Schema) -> Schema | None:
+        if node.initial is None:
+            return None
+        if not overrides(process, "on_initial"):
+            raise InvalidFlowError(
+                f"initial state of operator {node.uid!r}",
+                expected="a method on_initial",
+                found=type(process).__name__,
+            )
+        columns = visible(initial_frame(self._spark, node))
+        for f in keys.fields:
+            if f not in columns.fields:
+                raise InvalidFlowError(
+                    f"initial state of operator {node.uid!r}",
+                    expected=f"a key column {f.name} {f.type.ddl}",
+                    found=columns.ddl,
+                )
+        return columns
+
+    def _targets(self, node: Keyed, program: OperatorProgram) -> dict[str, Targets]:
+        names = [*program.outputs, *([DEAD] if program.has_dead_letters else [])]
+        targets = {}
+        for name in names:
+            sinks = {
+                w.uid: _stager(w, self._staged[(node.uid, name)][0])
+                for w in self._flow.writes
+                if isinstance(w.input, Output)
+                and w.input.input is node
+                and w.input.name == name
+            }
+            is_staged = self._is_read(node.uid, name)
+            if sinks or is_staged:
+                targets[name] = Targets(sinks=sinks, is_staged=is_staged)
+        return targets
+
+    def _is_read(self, uid: str, name: str) -> bool:
+        """Tell whether a node other than a sink reads an output."""
+        return any(
+            isinstance(i, Output)
+            and isinstance(i.input, Keyed)
+            and (i.input.uid, i.name) == (uid, name)
+            for n in self._nodes
+            if not isinstance(n, Write)
+            for i in inputs_of(n)
+        )
+
+    def _write(self, node: Write) -> WriteStage:
+        schema = visible(self._frames.frame(node.input))
+        return WriteStage(
+            id=f"write-{node.uid}",
+            node=node,
+            schema=schema,
+            targets=Targets(sinks={node.uid: _stager(node, schema)}),
+        )
+
+    def _fingerprint(self) -> str:
+        """Return what changes when the code that makes results changes."""
+        sources = [
+            _source(n.process if isinstance(n, Keyed) else n.function)
+            for n in self._nodes
+            if isinstance(n, Keyed | RowWise)
+        ]
+        text = json.dumps([self._flow.describe(), sources], default=str)
+        return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _is_direct(node: Write) -> bool:
+    return isinstance(node.input, Output) and isinstance(node.input.input, Keyed)
+
+
+def _pickled(program: OperatorProgram) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(program))
+    except Exception as error:  # noqa: BLE001 - whatever user objects raise
+        raise InvalidFlowError(
+            f"process of operator {program.uid!r}",
+            expected="something that can be sent to workers (pickled)",
+            found=f"{type(error).__name__}: {error}",
+            hint="make connections and locks in open(), not in __init__",
+        ) from error
+
+
+def _keys(columns: Schema, node: Keyed) -> Schema:
+    for key in node.keys:
+        if key not in columns.names:
+            raise InvalidFlowError(
+                f"key {key!r} of operator {node.uid!r}",
+                expected=f"one of {', '.join(columns.names)}",
+                found=repr(key),
+            )
+    keys = Schema(tuple(f for k in node.keys for f in columns.fields if f.name == k))
+    check_keys(keys)
+    return keys
+
+
+def _check_columns(frame: DataFrame, node: Keyed) -> None:
+    _keys(visible(frame), node)
+
+
+def _upstream_times(node: Node) -> list[str]:
+    """Return the declarations whose rows reach a node, nearest on each way."""
+    if isinstance(node, EventTime):
+        return [node.uid]
+    inputs = (node.input,) if isinstance(node, Keyed) else inputs_of(node)
+    return list(dict.fromkeys(t for i in inputs for t in _upstream_times(i)))
+
+
+def _stager(node: Write, schema: Schema) -> Stager:
+    sink: Sink = node.sink
+    if not isinstance(sink, FileSink):
+        return TableStager(sink=node.uid)
+    for column in sink.partition_by:
+        if column not in schema.names:
+            raise InvalidFlowError(
+                f"partition_by of sink {node.uid!r}",
+                expected=f"one of {', '.join(schema.names)}",
+                found=repr(column),
+            )
+    nested = [f.name for f in schema.fields if f.type.kind in ("array", "map", "struct")]
+    if sink.format == "csv" and nested:
+        raise InvalidFlowError(
+            f"format csv of sink {node.uid!r}",
+            expected="simple columns",
+            found=f"nested columns {nested}",
+            hint="write json or parquet",
+        )
+    return FileStager(
+        path=sink.path, format=sink.format, partition_by=sink.partition_by
+    )
+
+
+def initial_frame(spark: SparkSession, node: Keyed) -> DataFrame:
+    """Return the initial state of an operator as a frame.
+
+    Raises:
+        InvalidFlowError: It is none.
+    """
+    found = node.initial(spark) if callable(node.initial) else node.initial
+    if not isinstance(found, DataFrame):
+        raise InvalidFlowError(
+            f"initial state of operator {node.uid!r}",
+            expected="a DataFrame or a function that makes one",
+            found=repr(found),
+        )
+    return found
+
+
+def _source(thing: Any) -> str:
+    target = thing if inspect.isfunction(thing) else type(thing)
+    try:
+        return inspect.getsource(target)
+    except (OSError, TypeError):
+        return repr(target)

@@ -1,0 +1,222 @@
+"""From nodes to DataFrames: the stateless part of an epoch, run by Spark.
+
+Every frame carries hidden columns: the position of the row in its input, and its event
+time. Building frames over empty ranges is also how columns are checked before anything
+runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, assert_never
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+
+from riverlock.core.errors import InvalidFlowError
+from riverlock.core.types import Schema, schema_of
+from riverlock.flow.graph import (
+    EventTime,
+    Keyed,
+    Node,
+    Output,
+    Read,
+    Relational,
+    RowWise,
+    Union,
+)
+from riverlock.runtime.columns import HIDDEN, SEQ, SOURCE, TIME
+from riverlock.spark.rowwise import row_wise
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.records import InputRange
+    from riverlock.spark.readers.base import Reader
+
+__all__ = ["Frames", "as_column", "hidden_columns", "visible"]
+
+# Positions of several sources must not meet: the source's number comes first. Spark's
+# own number has 31 bits of partition above 33 bits of row; 23 of those are left.
+_SOURCE_SHIFT = 56
+
+
+def as_column(expression: Any) -> Column:
+    """Return SQL text or a Column as a Column."""
+    return F.expr(expression) if isinstance(expression, str) else expression
+
+
+def hidden_columns(frame: DataFrame) -> list[str]:
+    """Return the hidden columns that a frame has."""
+    return [c for c in frame.columns if c in HIDDEN]
+
+
+def visible(frame: DataFrame) -> Schema:
+    """Return the columns that users see."""
+    struct = StructType([f for f in frame.schema.fields if f.name not in HIDDEN])
+    return schema_of(struct)
+
+
+class Frames:
+    """The frames of one epoch, each built once."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        readers: Mapping[str, Reader],
+        ranges: Mapping[str, InputRange],
+        event_times: tuple[str, ...],
+        staged: Mapping[tuple[str, str], tuple[Schema, list[str]]],
+    ) -> None:
+        """Take what the epoch reads.
+
+        Args:
+            spark: The session.
+            readers: Readers by uid; their order numbers the sources.
+            ranges: What to read of each.
+            event_times: All event-time declarations of the flow, in order.
+            staged: Columns and files of the outputs of stages that ran before.
+        """
+        self._spark = spark
+        self._readers = readers
+        self._ranges = ranges
+        self._event_times = event_times
+        self._staged = staged
+        self._made: dict[Node, DataFrame] = {}
+
+    def is_empty(self, node: Node) -> bool:
+        """Tell whether a node can have no rows in this epoch."""
+        match node:
+            case Read():
+                span = self._ranges[node.uid]
+                return bool(span.start == span.end)
+            case Union():
+                return all(self.is_empty(i) for i in node.inputs)
+            case Output(input=Keyed() as keyed):
+                return not self._staged[(keyed.uid, node.name)][1]
+            case Output() | EventTime() | Relational() | RowWise() | Keyed():
+                return self.is_empty(node.input)
+            case _:
+                assert_never(node)
+
+    def frame(self, node: Node) -> DataFrame:
+        """Return the frame of a node.
+
+        Raises:
+            InvalidFlowError: Spark cannot make sense of an expression.
+        """
+        if node not in self._made:
+            try:
+                self._made[node] = self._make(node)
+            except (AnalysisException, ParseException) as error:
+                raise _explained(node, error) from error
+        return self._made[node]
+
+    def _make(self, node: Node) -> DataFrame:
+        match node:
+            case Read():
+                return self._read(node)
+            case EventTime():
+                return self._event_time(node)
+            case Relational():
+                return self._relational(node)
+            case RowWise():
+                return row_wise(self.frame(node.input), node, dead=False)
+            case Union():
+                return self._union(node)
+            case Output(input=Keyed() as keyed):
+                return self._output(*self._staged[(keyed.uid, node.name)])
+            case Output(input=RowWise() as rows):
+                return row_wise(self.frame(rows.input), rows, dead=True)
+            case Keyed():
+                message = "a keyed node has outputs, not a frame"
+                raise AssertionError(message)
+            case _:
+                assert_never(node)
+
+    def _read(self, node: Read) -> DataFrame:
+        reader: Any = self._readers[node.uid]
+        span = self._ranges[node.uid]
+        if node.reads_bad_rows:
+            frame = reader.read_bad(span.start, span.end)
+        else:
+            frame = reader.read(span.start, span.end)
+        number = list(self._readers).index(node.uid)
+        position = F.monotonically_increasing_id()
+        if number:
+            position = position + F.lit(number << _SOURCE_SHIFT)
+        return frame.withColumn(SEQ, position)
+
+    def _event_time(self, node: EventTime) -> DataFrame:
+        frame = self.frame(node.input)
+        kind = frame.schema[node.column].dataType.simpleString()
+        if kind not in ("timestamp", "timestamp_ntz"):
+            raise InvalidFlowError(
+                f"event_time column {node.column!r}",
+                expected="a timestamp",
+                found=kind,
+                hint=f"with_column({node.column!r}, 'to_timestamp(...)') first",
+            )
+        micros = F.unix_micros(F.col(f"`{node.column}`").cast("timestamp"))
+        frame = frame.withColumn(TIME, micros)
+        if len(self._event_times) > 1:
+            number = self._event_times.index(node.uid)
+            frame = frame.withColumn(SOURCE, F.lit(number))
+        return frame
+
+    def _relational(self, node: Relational) -> DataFrame:
+        frame = self.frame(node.input)
+        hidden = hidden_columns(frame)
+        match node.operation:
+            case "select":
+                chosen = [as_column(c) for c in node.arguments]
+                return frame.select(*chosen, *hidden)
+            case "where":
+                return frame.where(as_column(node.arguments[0]))
+            case "with_column":
+                name, expression = node.arguments
+                return frame.withColumn(name, as_column(expression))
+            case _:
+                return self._transform(frame, node.arguments[0])
+
+    def _transform(self, frame: DataFrame, function: Any) -> DataFrame:
+        result = function(frame)
+        if not isinstance(result, DataFrame):
+            raise InvalidFlowError(
+                "function of transform", expected="a DataFrame", found=repr(result)
+            )
+        if SEQ not in result.columns:
+            # The function made new rows: their content decides the order.
+            shown = [F.col(f"`{c}`") for c in result.columns if c not in HIDDEN]
+            result = result.withColumn(SEQ, F.xxhash64(*shown))
+        if TIME in frame.columns and TIME not in result.columns:
+            result = result.withColumn(TIME, F.lit(None).cast("bigint"))
+        return result
+
+    def _union(self, node: Union) -> DataFrame:
+        first, *rest = [self.frame(i) for i in node.inputs]
+        expected = visible(first)
+        for other in rest:
+            if set(visible(other).fields) != set(expected.fields):
+                raise InvalidFlowError(
+                    "union",
+                    expected=f"columns {expected.ddl}",
+                    found=visible(other).ddl,
+                )
+            first = first.unionByName(other, allowMissingColumns=True)
+        return first
+
+    def _output(self, schema: Schema, paths: list[str]) -> DataFrame:
+        hidden = f"{SEQ} bigint, {TIME} bigint"
+        struct = StructType.fromDDL(f"{schema.ddl}, {hidden}")
+        if not paths:
+            return self._spark.createDataFrame([], struct)
+        return self._spark.read.schema(struct).parquet(*paths)
+
+
+def _explained(node: Node, error: AnalysisException) -> InvalidFlowError:
+    what = getattr(node, "operation", type(node).__name__.lower())
+    message = str(error).split(";\n")[0].splitlines()[0]
+    return InvalidFlowError(
+        f"{what} of the flow", expected="an expression that Spark accepts", found=message
+    )

@@ -1,0 +1,47 @@
+"""What the engine needs of a source while it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Reader"]
+
+
+class Reader(Protocol):
+    """Names positions of a source and reads ranges between them.
+
+    Offsets are JSON. ``read`` of the same range gives the same rows in the same order
+    of partitions, in this run and every later one; a source that cannot do so raises
+    ``SourceError``. All methods run in the driver, in one thread.
+    """
+
+    def initial(self) -> Any:
+        """Return the offset before the first row."""
+        ...
+
+    def latest(self, start: Any) -> Any:
+        """Return the offset after the last row that there is now."""
+        ...
+
+    def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
+        """Return an offset about ``max_rows`` after ``start``, at most ``latest``."""
+        ...
+
+    def rows_between(self, start: Any, end: Any) -> int | None:
+        """Return how many rows a range has, if that is known without reading."""
+        ...
+
+    def read(self, start: Any, end: Any) -> DataFrame:
+        """Return the rows of a range; an empty range gives the columns."""
+        ...
+
+    def observed(self, rows: int) -> dict[str, float]:
+        """Learn how many rows the last range had; returns figures for the status."""
+        ...
+
+    def close(self) -> None:
+        """Let go of whatever is open."""
+        ...

@@ -1,0 +1,203 @@
+"""Files of a directory, each exactly once.
+
+The offset carries what has been read: a *base* file in the store lists the first files,
+``recent`` those since, so that every manifest is self-contained and stays small. The
+files of an epoch are named with size and time of change: reading it again later either
+gives the same rows or says which file has changed.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType, StructField, StructType
+
+from riverlock.core.errors import SourceError
+from riverlock.snapshot.sealed import checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from riverlock.snapshot.layout import RegionPaths
+    from riverlock.sources import Files
+    from riverlock.storage.base import Storage
+
+__all__ = ["FilesReader"]
+
+_CORRUPT = "__rl_corrupt"
+# A manifest carries at most about so many names before they move to a base file.
+_MAX_RECENT = 500
+_FIRST_GUESS_BYTES_PER_ROW = 64.0
+
+Entry = list[Any]  # path, size, time of change in microseconds
+
+
+class FilesReader:
+    """Discovers and reads files."""
+
+    def __init__(
+        self, spark: SparkSession, source: Files, uid: str, place: tuple[Storage, RegionPaths]
+    ) -> None:
+        """Keep the description; nothing is listed yet."""
+        self._spark, self._source, self._uid = spark, source, uid
+        self._storage, self._paths = place
+        self._bytes_per_row = _FIRST_GUESS_BYTES_PER_ROW
+        self._last_bytes = 0
+        self._seen: set[str] | None = None
+        self._bases: dict[str, list[Entry]] = {}
+        self._found: list[Entry] = []
+
+    def initial(self) -> Any:
+        """Nothing has been read."""
+        return {"count": 0, "base": None, "recent": []}
+
+    def latest(self, start: Any) -> Any:
+        """List the directory; new files are those not read before."""
+        if self._seen is None:
+            self._seen = {e[0] for e in self._entries(start)}
+        known = self._seen | {e[0] for e in self._found}
+        fresh = [e for e in self._list() if e[0] not in known]
+        self._found += sorted(fresh, key=lambda e: (e[2], e[0]))
+        return {"count": start["count"] + len(self._found)}
+
+    def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
+        """Take files until they hold about ``max_rows``; at least one."""
+        budget = max_rows * self._bytes_per_row
+        limit = latest["count"] - start["count"]
+        taken: list[Entry] = []
+        for entry in self._found[:limit]:
+            if taken and budget < entry[1]:
+                break
+            budget -= entry[1]
+            taken.append(entry)
+        if not taken:
+            return start
+        assert self._seen is not None
+        self._found = self._found[len(taken) :]
+        self._seen |= {e[0] for e in taken}
+        self._last_bytes = sum(e[1] for e in taken)
+        return self._offset(start, taken)
+
+    def _offset(self, start: Any, taken: list[Entry]) -> Any:
+        count, base, recent = start["count"], start["base"], start["recent"]
+        if len(recent) > _MAX_RECENT:
+            base, recent = self._write_base(start), []
+        return {"count": count + len(taken), "base": base, "recent": recent + taken}
+
+    def _write_base(self, offset: Any) -> str:
+        body = msgspec.json.encode(self._entries(offset))
+        name = f"{self._uid}/{offset['count']:012d}-{checksum(body)}"
+        path = f"{self._paths.root}sources/{name}.json"
+        self._storage.put(path, body)
+        return path
+
+    def _entries(self, offset: Any) -> list[Entry]:
+        """Return everything read up to an offset, in order."""
+        base = offset["base"]
+        if base is None:
+            return list(offset["recent"])
+        if base not in self._bases:
+            body = self._storage.get(base)
+            if checksum(body) not in base:
+                raise SourceError(self._uid, what=f"its list {base} is damaged")
+            self._bases = {base: msgspec.json.decode(body)}
+        return self._bases[base] + offset["recent"]
+
+    def _between(self, start: Any, end: Any) -> list[Entry]:
+        return self._entries(end)[start["count"] : end["count"]]
+
+    def _list(self) -> Iterator[Entry]:
+        roots = glob.glob(self._source.path) or [self._source.path]  # noqa: PTH207
+        for root in roots:
+            if Path(root).is_file():
+                yield _entry(Path(root))
+            for folder, folders, names in os.walk(root):
+                folders[:] = [f for f in folders if not f.startswith((".", "_"))]
+                for name in names:
+                    if not name.startswith((".", "_")) and not name.endswith(".tmp"):
+                        yield _entry(Path(folder, name))
+
+    def rows_between(self, start: Any, end: Any) -> int | None:
+        """Unknown until read; none for an empty range."""
+        return 0 if start["count"] == end["count"] else None
+
+    def read(self, start: Any, end: Any) -> DataFrame:
+        """Read the rows that can be parsed."""
+        frame = self._raw(start, end)
+        if _CORRUPT in frame.columns:
+            frame = frame.where(F.col(_CORRUPT).isNull()).drop(_CORRUPT)
+        return frame
+
+    def read_bad(self, start: Any, end: Any) -> DataFrame:
+        """Read the rows that cannot be parsed: ``file, record``."""
+        frame = self._raw(start, end)
+        if _CORRUPT not in frame.columns:
+            return frame.select(F.lit("").alias("file"), F.lit("").alias("record")).limit(0)
+        # Spark refuses to read the corrupt column alone: make it look at another.
+        other = frame.columns[0]
+        text = f"if(length(coalesce(cast(`{other}` as string), '')) < 0, '', {_CORRUPT})"
+        return frame.where(F.col(_CORRUPT).isNotNull()).select(
+            F.input_file_name().alias("file"), F.expr(text).alias("record")
+        )
+
+    def _raw(self, start: Any, end: Any) -> DataFrame:
+        source = self._source
+        assert source.schema is not None
+        schema = StructType.fromDDL(source.schema.ddl)
+        reader = self._spark.read.format(source.format).options(**source.options)
+        if source.format in ("json", "csv"):
+            if source.bad_rows == "fail":
+                reader = reader.option("mode", "FAILFAST")
+            else:
+                schema.add(StructField(_CORRUPT, StringType()))
+                reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
+        entries = self._between(start, end)
+        for entry in entries:
+            self._check(entry)
+        if not entries:
+            return self._spark.createDataFrame([], schema)
+        return reader.schema(schema).load([_as_uri(e[0]) for e in entries])
+
+    def _check(self, entry: Entry) -> None:
+        try:
+            now = _entry(Path(entry[0]))
+        except FileNotFoundError as error:
+            raise SourceError(
+                self._uid,
+                what=f"file {entry[0]} is gone before its epoch was committed",
+                hint="put it back; the epoch is read again then",
+            ) from error
+        if now != entry:
+            raise SourceError(
+                self._uid,
+                what=f"file {entry[0]} has changed since it was first seen",
+                hint="files must be moved in whole and never changed",
+            )
+
+    def observed(self, rows: int) -> dict[str, float]:
+        """Learn how large rows are, for the next range."""
+        if rows and self._last_bytes:
+            self._bytes_per_row = self._last_bytes / rows
+        return {}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _entry(path: Path) -> Entry:
+    stat = path.stat()
+    return [str(path.absolute()), stat.st_size, stat.st_mtime_ns // 1_000]
+
+
+def _as_uri(path: str) -> str:
+    # Spark reads patterns: a bracket in a name must not be one.
+    for char in "[]{}*?":
+        path = path.replace(char, f"\\{char}")
+    return f"file://{path}"

@@ -1,0 +1,69 @@
+"""Generated rows: a function of their number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - how the PySpark world spells it
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from riverlock.core.clock import Clock
+    from riverlock.sources import Generator
+
+__all__ = ["GeneratorReader"]
+
+
+class GeneratorReader:
+    """Reads ranges of row numbers; the pace counts from the first start."""
+
+    def __init__(self, spark: SparkSession, source: Generator, clock: Clock) -> None:
+        """Keep the description."""
+        self._spark, self._source, self._clock = spark, source, clock
+
+    def initial(self) -> Any:
+        """Begin at row 0; with a pace, time is counted from now."""
+        if self._source.rows_per_second is None:
+            return {"row": 0}
+        return {"row": 0, "origin_us": self._clock.now_us()}
+
+    def latest(self, start: Any) -> Any:
+        """Return the number of rows there are by now."""
+        end = self._source.rows
+        pace = self._source.rows_per_second
+        if pace is not None:
+            passed = max(0, self._clock.now_us() - start["origin_us"])
+            due = int(passed * pace / 1_000_000)
+            end = due if end is None else min(due, end)
+        assert end is not None
+        return {**start, "row": max(start["row"], end)}
+
+    def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
+        """Return an offset at most ``max_rows`` further."""
+        return {**start, "row": min(start["row"] + max_rows, latest["row"])}
+
+    def rows_between(self, start: Any, end: Any) -> int:
+        """Return the number of rows."""
+        return int(end["row"] - start["row"])
+
+    def read(self, start: Any, end: Any) -> DataFrame:
+        """Compute the rows."""
+        source = self._source
+        parts = source.partitions or self._spark.sparkContext.defaultParallelism
+        ids = self._spark.range(start["row"], end["row"], 1, parts)
+        ids = ids.withColumn("seed", F.lit(source.seed).cast("bigint"))
+        if source.rows_per_second is not None:
+            micros = f"{start['origin_us']} + id * {1_000_000 / source.rows_per_second}"
+            created = F.expr(f"timestamp_micros(cast({micros} as bigint))")
+            ids = ids.withColumn("created", created)
+        return ids.select(
+            *(F.expr(text).alias(name) for name, text in source.columns.items())
+        )
+
+    def observed(self, rows: int) -> dict[str, float]:
+        """Nothing to learn."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,164 @@
+"""Structured Streaming DataFrames, landed in a channel and read from there."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from riverlock.core.errors import SourceError
+from riverlock.core.types import schema_of
+from riverlock.sinks.stager import StagePoint
+from riverlock.sinks.stagers import TableStager
+from riverlock.snapshot.channel import Channel, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from riverlock.sources import SparkStream
+    from riverlock.storage.base import Storage
+
+__all__ = ["LandingReader"]
+
+
+class LandingReader:
+    """Starts Spark's query on first use and reads what it has landed."""
+
+    def __init__(
+        self, spark: SparkSession, source: SparkStream, uid: str, storage: Storage
+    ) -> None:
+        """Build the streaming DataFrame, to know its columns."""
+        self._spark, self._source, self._uid = spark, source, uid
+        self._channel = Channel(storage, source.channel)
+        self._frame: DataFrame = source.build(spark)
+        if not self._frame.isStreaming:
+            raise SourceError(uid, what="build() did not return a streaming DataFrame")
+        self._query: Any = None
+        self._next = 0
+
+    def initial(self) -> Any:
+        """Begin at the first segment."""
+        return {"segment": 0}
+
+    def latest(self, start: Any) -> Any:
+        """Return the number of segments there are by now.
+
+        Raises:
+            SourceError: Spark's query has failed.
+        """
+        if self._query is None:
+            self._query = self._start()
+        failure = self._query.exception()
+        if failure is not None:
+            raise SourceError(
+                self._uid, what=f"its Structured Streaming query failed: {failure}"
+            )
+        return {"segment": self._channel.count(start["segment"])}
+
+    def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
+        """Take segments until they hold ``max_rows``; at least one."""
+        end, rows = start["segment"], 0
+        while end < latest["segment"] and (rows == 0 or rows < max_rows):
+            segment = self._channel.segment(end)
+            assert segment
+            rows += segment.rows
+            end += 1
+        return {"segment": end}
+
+    def rows_between(self, start: Any, end: Any) -> int:
+        """Return the rows of the segments."""
+        return sum(s.rows for s in self._segments(start, end))
+
+    def _segments(self, start: Any, end: Any) -> list[Segment]:
+        found = []
+        for number in range(start["segment"], end["segment"]):
+            segment = self._channel.segment(number)
+            if segment is None:
+                raise SourceError(self._uid, what=f"segment {number} is missing")
+            found.append(segment)
+        return found
+
+    def read(self, start: Any, end: Any) -> DataFrame:
+        """Read the segments' files."""
+        schema: StructType = self._frame.schema
+        storage = self._channel.storage
+        paths = [
+            f"{storage.uri.rstrip('/')}/{file['path']}"
+            for segment in self._segments(start, end)
+            for file in segment.files
+        ]
+        if not paths:
+            return self._spark.createDataFrame([], schema)
+        return self._spark.read.schema(schema).parquet(*paths)
+
+    def observed(self, rows: int) -> dict[str, float]:
+        """Nothing to learn."""
+        return {}
+
+    def close(self) -> None:
+        """Stop Spark's query."""
+        if self._query is not None:
+            self._query.stop()
+
+    def _start(self) -> Any:
+        source, root = self._source, self._channel.root
+        self._next = self._channel.count()
+        # A source that cannot go back gets a checkpoint of its own per run: Spark
+        # refuses to start a socket from an old one.
+        writer = self._uid if source.is_replayable else uuid.uuid4().hex
+        storage = self._channel.storage
+        place = f"{storage.uri.rstrip('/')}/{root}landing/{writer}"
+        query = self._frame.writeStream.option("checkpointLocation", place)
+        if source.trigger_us:
+            query = query.trigger(processingTime=f"{source.trigger_us // 1000} milliseconds")
+        return query.foreachBatch(
+            lambda frame, step: self._land(frame, step, writer)
+        ).start()
+
+    def _land(self, frame: DataFrame, step: int, writer: str) -> None:
+        """Append a micro-batch as a segment, unless it is there already."""
+        last = self._channel.segment(self._next - 1) if self._next else None
+        if last and last.writer == writer and last.step >= step:
+            return
+        folder = f"{self._channel.root}data/{self._next:012d}"
+        stage = _stage_with(self._channel.storage, folder, self._next)
+        found = frame.mapInArrow(stage, "token binary").collect()
+        import msgspec
+
+        files = [f for row in found for f in msgspec.json.decode(row.token)]
+        rows = sum(f["rows"] for f in files)
+        if rows == 0:
+            return
+        segment = Segment(
+            number=self._next,
+            files=tuple(files),
+            rows=rows,
+            writer=writer,
+            step=step,
+            schema=schema_of(frame.schema).ddl,
+        )
+        if not self._channel.append(segment):
+            raise SourceError(
+                self._uid, what=f"another run landed segment {self._next}"
+            )
+        self._next += 1
+
+
+def _stage_with(storage: Storage, folder: str, number: int) -> Any:
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import msgspec
+
+        found = [b for b in batches if b.num_rows]
+        tokens: list[Any] = []
+        if found:
+            at = StagePoint(
+                storage=storage, folder=folder, epoch=number, attempt=uuid.uuid4().hex
+            )
+            tokens = TableStager(sink="landed").stage(pa.Table.from_batches(found), at)
+        yield pa.RecordBatch.from_pydict({"token": [msgspec.json.encode(tokens)]})
+
+    return stage

@@ -1,0 +1,46 @@
+"""Errors across the JVM: raised in a worker, shown in the driver as they were."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import re
+from typing import TYPE_CHECKING
+
+from riverlock.core.errors import RiverlockError
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
+
+__all__ = ["RemoteError", "find_remote", "last_line"]
+
+_MARK = re.compile(r"riverlock-error\[([A-Za-z0-9+/=]+)\]")
+_PYTHON_ERROR = re.compile(r"^(\w[\w.]*(?:Error|Exception|Fault)[^\n]*)", re.MULTILINE)
+
+
+class RemoteError(Exception):
+    """Carries one of our errors, pickled, through Spark's text."""
+
+    def __init__(self, error: RiverlockError) -> None:
+        """Put the error into the message: Spark keeps nothing else."""
+        packed = base64.b64encode(pickle.dumps(error)).decode()
+        super().__init__(f"riverlock-error[{packed}]")
+
+
+def find_remote(error: PySparkException | Exception) -> RiverlockError | None:
+    """Return our own error behind one of Spark's, if there is one."""
+    match = _MARK.search(str(error))
+    if match is None:
+        return None
+    found = pickle.loads(base64.b64decode(match[1]))  # noqa: S301 - from our workers
+    return found if isinstance(found, RiverlockError) else None
+
+
+def last_line(error: Exception) -> str:
+    """Return the one line of Spark's text that says what went wrong."""
+    text = str(error)
+    python = _PYTHON_ERROR.findall(text)
+    if python:
+        return str(python[-1])
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[0][:500] if lines else type(error).__name__

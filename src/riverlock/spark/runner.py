@@ -1,0 +1,377 @@
+"""Runs flows on Spark: in this thread (``run``) or beside it (``start``)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+
+from riverlock.coordinator.plan import RegionPlan
+from riverlock.coordinator.restart import ExponentialDelay, RestartPolicy
+from riverlock.core.clock import Clock, SystemClock
+from riverlock.core.errors import InvalidConfigError, RiverlockError
+from riverlock.core.times import duration_us
+from riverlock.flow.graph import Read
+from riverlock.runtime.admission import Admission
+from riverlock.runtime.cleaner import Cleaner
+from riverlock.runtime.driver import RegionDriver
+from riverlock.runtime.ownership import Heartbeat, claim
+from riverlock.runtime.planner import Planner
+from riverlock.runtime.status import Status
+from riverlock.sinks.committer import Owner
+from riverlock.snapshot.catalog import MAIN_REGION, Catalog
+from riverlock.snapshot.retention import Retention
+from riverlock.spark.committers import committer_of
+from riverlock.spark.compile import CompiledFlow, KeyedStage, compile_flow
+from riverlock.spark.engine import SparkEngine
+from riverlock.spark.readers import reader_of
+from riverlock.spark.session import job_conf, local_session
+from riverlock.storage.open import open_storage
+
+if TYPE_CHECKING:
+    from riverlock.flow.flow import Flow
+    from riverlock.snapshot.records import Named, Run
+    from riverlock.spark.readers.base import Reader
+    from riverlock.storage.base import Storage
+
+__all__ = ["Handle", "RunOptions", "check", "run", "start"]
+
+DEFAULT_RESTART = ExponentialDelay(initial_us=200_000, max_us=30_000_000, attempts=5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How to run a flow.
+
+    Attributes:
+        spark: A session to run on; default: the active one, or a new local one.
+        available_now: Take what is there at the start, then stop.
+        parallelism: Tasks per keyed stage; default: the cores Spark has. May differ
+            from run to run: state follows.
+        epoch_target: How long an epoch should take; rows per epoch adapt to it.
+        max_rows_per_epoch: Never take more rows than this in one epoch.
+        max_epochs: Stop after so many epochs.
+        restart: What to do when an epoch fails for a reason that may pass.
+        retain_epochs: How many epochs can be gone back to.
+        grace: How long files that nothing refers to are kept.
+        working_dir: Local disk for working copies of state; disposable.
+        on_status: Called after each epoch.
+    """
+
+    spark: SparkSession | None = None
+    available_now: bool = False
+    parallelism: int | None = None
+    epoch_target: str | timedelta = "1 second"
+    max_rows_per_epoch: int | None = None
+    max_epochs: int | None = None
+    restart: RestartPolicy = DEFAULT_RESTART
+    retain_epochs: int = 20
+    grace: str | timedelta = "10 minutes"
+    working_dir: str | None = None
+    on_status: Callable[[Status], None] = field(default=lambda _: None)
+    clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that make no sense.
+
+        Raises:
+            InvalidConfigError: One does not.
+        """
+        for name in ("parallelism", "max_rows_per_epoch", "max_epochs"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidConfigError(name, expected="at least 1", found=str(value))
+        if self.retain_epochs < 2:
+            raise InvalidConfigError(
+                "retain_epochs", expected="at least 2", found=str(self.retain_epochs)
+            )
+
+
+def run(flow: Flow, store: str, **options: Any) -> Status | None:
+    """Run in this thread; SIGINT and SIGTERM finish the epoch under way.
+
+    Raises:
+        RiverlockError: What ended the run.
+    """
+    with _Run(flow, store, RunOptions(**options)) as running, _signals(running.stop):
+        running.drive()
+        return running.status
+
+
+def start(flow: Flow, store: str, **options: Any) -> Handle:
+    """Run in a thread of its own; returns once the flow is checked and owns its store.
+
+    Raises:
+        RiverlockError: The flow cannot run here.
+    """
+    return Handle(_Run(flow, store, RunOptions(**options)))
+
+
+def check(flow: Flow, **options: Any) -> CompiledFlow:
+    """Check a flow without a store and without reading anything.
+
+    Raises:
+        InvalidFlowError: Something in it is impossible.
+    """
+    chosen = RunOptions(**options)
+    spark = chosen.spark or local_session()
+    with tempfile.TemporaryDirectory() as nowhere, ExitStack() as stack:
+        storage = open_storage(nowhere)
+        readers = _readers(flow, spark, storage, chosen.clock)
+        for reader in readers.values():
+            stack.callback(reader.close)
+        return compile_flow(flow, spark, readers)
+
+
+def _readers(
+    flow: Flow, spark: SparkSession, storage: Storage, clock: Clock
+) -> dict[str, Reader]:
+    paths = Catalog(storage).paths
+    return {
+        node.uid: reader_of(spark, node, storage, paths, clock)
+        for node in flow.find(Read)
+    }
+
+
+class _Run:
+    """Everything one run has open; a context manager."""
+
+    def __init__(self, flow: Flow, store: str, options: RunOptions) -> None:
+        self._flow, self._options = flow, options
+        self._storage = open_storage(store)
+        self._catalog = Catalog(self._storage)
+        self._stack = ExitStack()
+        self._driver: RegionDriver | None = None
+
+    @property
+    def status(self) -> Status | None:
+        return None if self._driver is None else self._driver.status
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    def stop(self) -> None:
+        if self._driver is not None:
+            self._driver.stop()
+
+    def drive(self) -> None:
+        assert self._driver is not None
+        self._driver.run()
+
+    def __enter__(self) -> _Run:
+        with ExitStack() as stack:
+            self._driver = self._open(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.close()
+
+    def _open(self, stack: ExitStack) -> RegionDriver:
+        """Check, then claim: a flow that cannot run changes nothing in the store."""
+        options, flow = self._options, self._flow
+        spark = options.spark or local_session()
+        stack.enter_context(job_conf(spark))
+        readers = _readers(flow, spark, self._storage, options.clock)
+        for reader in readers.values():
+            stack.callback(reader.close)
+        compiled = compile_flow(flow, spark, readers)
+        now_us = options.clock.now_us()
+        record = self._catalog.open_flow(
+            flow.name, key_groups=flow.key_groups, now_us=now_us
+        )
+        newest = self._catalog.newest()
+        if newest is not None:
+            compiled.check_state(newest.operators)
+        owner = claim(self._catalog, now_us=now_us)
+        engine = self._engine(spark, compiled, readers, owner, record.id)
+        heartbeat = Heartbeat(self._catalog, owner, engine.cancel)
+        heartbeat.start()
+        stack.callback(heartbeat.stop)
+        committers = {}
+        for write in flow.writes:
+            committer = committer_of(write.sink, self._storage, spark)
+            committer.open(Owner(flow=record.id, sink=write.uid, run=owner.run))
+            committers[write.uid] = committer
+        cleaner = Cleaner(
+            self._catalog,
+            Retention(
+                epochs=options.retain_epochs,
+                grace=timedelta(microseconds=duration_us(options.grace)),
+            ),
+        )
+        stack.callback(cleaner.stop)
+        return RegionDriver(
+            plan=self._plan(compiled, owner, engine.parallelism, record.id),
+            catalog=self._catalog,
+            engine=engine,
+            planner=self._planner(compiled, readers),
+            committers=committers,
+            heartbeat=heartbeat,
+            cleaner=cleaner,
+            clock=options.clock,
+            on_status=options.on_status,
+            max_epochs=options.max_epochs,
+        )
+
+    def _engine(
+        self,
+        spark: SparkSession,
+        compiled: CompiledFlow,
+        readers: dict[str, Reader],
+        owner: Run,
+        flow_id: str,
+    ) -> SparkEngine:
+        wanted = self._options.parallelism or spark.sparkContext.defaultParallelism
+        return SparkEngine(
+            spark=spark,
+            compiled=compiled,
+            readers=readers,
+            storage=self._storage,
+            region=MAIN_REGION,
+            run=owner.run,
+            token=owner.token,
+            parallelism=min(wanted, self._flow.key_groups),
+            working_dir=self._working_dir(spark, flow_id),
+        )
+
+    def _working_dir(self, spark: SparkSession, flow_id: str) -> str:
+        """Beside a local store on a local master, else in each host's own place."""
+        if self._options.working_dir is not None:
+            return str(Path(self._options.working_dir).absolute() / flow_id)
+        local = self._storage.local_path("working")
+        if local is not None and spark.sparkContext.master.startswith("local"):
+            return str(local.parent / ".working" / flow_id)
+        return str(Path(tempfile.gettempdir(), f"riverlock-{os.getuid()}", flow_id))
+
+    def _plan(
+        self, compiled: CompiledFlow, owner: Run, parallelism: int, flow_id: str
+    ) -> RegionPlan:
+        keyed = [s for s in compiled.stages if isinstance(s, KeyedStage)]
+        return RegionPlan(
+            store=self._storage.uri,
+            flow=flow_id,
+            region=MAIN_REGION,
+            run=owner.run,
+            token=owner.token,
+            key_groups=self._flow.key_groups,
+            parallelism=parallelism,
+            code=compiled.code,
+            stages=tuple(s.id for s in compiled.stages),
+            restart=self._options.restart,
+            operators={s.id: s.plan for s in keyed},
+            sinks={w.uid: w.sink.kind for w in self._flow.writes},
+            event_times={u: n.delay_us for u, n in compiled.event_times.items()},
+        )
+
+    def _planner(self, compiled: CompiledFlow, readers: dict[str, Reader]) -> Planner:
+        options = self._options
+        return Planner(
+            readers=readers,
+            clock=options.clock,
+            admission=Admission(
+                target_us=duration_us(options.epoch_target),
+                max_rows=options.max_rows_per_epoch,
+            ),
+            operators={
+                s.id: tuple(compiled.event_times[t] for t in s.event_times)
+                for s in compiled.stages
+                if isinstance(s, KeyedStage)
+            },
+            stops_at_end=options.available_now,
+        )
+
+
+class Handle:
+    """A flow that runs in a thread of its own."""
+
+    def __init__(self, running: _Run) -> None:
+        """Open the run here, so that errors reach the caller; drive it beside."""
+        self._running = running
+        self._error: RiverlockError | None = None
+        running.__enter__()
+        self._thread = threading.Thread(
+            target=self._drive, name="riverlock-loop", daemon=True
+        )
+        self._thread.start()
+
+    def _drive(self) -> None:
+        try:
+            self._running.drive()
+        except RiverlockError as error:
+            self._error = error
+        finally:
+            self._running.__exit__(None, None, None)
+
+    def status(self) -> Status | None:
+        """Return the status after the last epoch; None before the first."""
+        return self._running.status
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the flow still runs."""
+        return self._thread.is_alive()
+
+    def savepoint(self, name: str) -> Named:
+        """Pin the newest committed epoch under a name; the flow goes on.
+
+        Raises:
+            InvalidConfigError: The name is taken.
+            SnapshotNotFoundError: No epoch was committed yet.
+        """
+        catalog = self._running.catalog
+        newest = catalog.resolve(None)
+        return catalog.pin(
+            name, epoch=newest.epoch, now_us=SystemClock().now_us()
+        )
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Finish the epoch under way, then end.
+
+        Raises:
+            RiverlockError: What ended the run, if it was not this call.
+        """
+        self._running.stop()
+        self.wait(timeout)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the flow ends; returns whether it has.
+
+        Raises:
+            RiverlockError: What ended it.
+        """
+        self._thread.join(timeout)
+        if self._error is not None:
+            raise self._error
+        return not self._thread.is_alive()
+
+
+@contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Turn the first SIGINT or SIGTERM into a graceful stop; a second one is final."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def on_signal(number: int, frame: object) -> None:
+        stop()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
