@@ -6,7 +6,12 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from riverlock.core.errors import RiverlockError, StateTypeError, UserCodeError
+from riverlock.core.errors import (
+    RiverlockError,
+    StateCorruptedError,
+    StateTypeError,
+    UserCodeError,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -26,7 +31,7 @@ def user_line(trace: TracebackType | None) -> str:
     return f"{last.filename}:{last.lineno} in {last.name}: {last.line or ''}".rstrip()
 
 
-def user_error(
+def user_error(  # noqa: PLR0913 - all keywords: where it happened
     error: BaseException,
     *,
     operator: str,
@@ -36,7 +41,7 @@ def user_error(
     epoch: int | None = None,
 ) -> RiverlockError:
     """Return the error to raise for what user code raised."""
-    if isinstance(error, StateTypeError | UserCodeError):
+    if isinstance(error, StateTypeError | StateCorruptedError | UserCodeError):
         return error
     cause = f"{type(error).__name__}: {error}"
     return UserCodeError(

@@ -14,7 +14,7 @@ from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from riverlock.core.errors import RiverlockError, StateError
+from riverlock.core.errors import RiverlockError, StateCorruptedError, StateError
 from riverlock.core.record import Record
 from riverlock.core.times import from_micros, to_iso
 from riverlock.flow.process import overrides
@@ -238,6 +238,8 @@ class Execution:
             self._steps(data, position, due, careful=False)
             if self._program.has_dead_letters:
                 instance.check()
+        except StateCorruptedError:
+            raise  # not the user's doing: the copy is rebuilt
         except RiverlockError:
             if not self._program.has_dead_letters:
                 raise
@@ -326,15 +328,15 @@ class Execution:
             record = data.records[i]
             self._carefully(record, partial(self._user.on_event, record, self.ctx))
 
-    def _carefully(
-        self, record: Any, step: Callable[[], Iterable[Any] | None]
-    ) -> None:
+    def _carefully(self, record: Any, step: Callable[[], Iterable[Any] | None]) -> None:
         ctx = self.ctx
         marks, saved, timers = self._marks(), self._instance.save(), dict(ctx._timers)
         chance = ctx._random and ctx._random.getstate()
         try:
             self._emit(step())
             self._instance.check()
+        except StateCorruptedError:
+            raise
         except Exception as error:  # noqa: BLE001 - the boundary of user code
             self._rewind(marks)
             self._instance.rewind(saved)

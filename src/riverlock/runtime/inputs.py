@@ -17,6 +17,7 @@ from riverlock.core.types import Schema, Type
 from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, column_values, records
 from riverlock.state.codec import codec_of
 from riverlock.state.keys import key_bytes, with_group
+from riverlock.state.layout import canonical
 
 if TYPE_CHECKING:
     from riverlock.core.record import Record
@@ -112,10 +113,10 @@ def _keys(
     distinct = table.select([GROUP, *program.keys.names]).take(pa.array(first))
     columns = []
     for f in program.keys.fields:
-        column = distinct[f.name]
+        column = codec_of(f.type).from_arrow(distinct[f.name].to_pylist())
         if f.type.kind in ("float", "double"):
-            column = pc.add(column, 0.0)
-        columns.append(codec_of(f.type).from_arrow(column.to_pylist()))
+            column = [None if v is None else canonical(v) for v in column]
+        columns.append(column)
     into.keys = list(zip(*columns, strict=True))
     into.groups = distinct[GROUP].to_pylist()
     into.ids = [

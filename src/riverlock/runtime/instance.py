@@ -2,7 +2,7 @@
 
 A subclass of the user's class is made per task. Values packed into the key's row are
 put into the instance's ``__dict__`` before the key's turn and taken from there after
-it; whether they changed is told by comparing bytes, which also notices changes in place.
+it; whether they changed is told by comparing bytes, which notices changes in place too.
 Everything else is reached through descriptors that lead to handles.
 """
 
@@ -138,8 +138,9 @@ class Instance:
         if spec.is_packed:
             if isinstance(spec, Reducing):
                 return _HandleAttribute(self._packed_reducing(spec))
-            is_lent = isinstance(spec, Value) and spec.is_copied
-            return _DefaultAttribute(self._lend, spec) if is_lent else None
+            if isinstance(spec, Value) and spec.is_copied:
+                return _DefaultAttribute(self._lend, spec)
+            return None
         handle = bind(spec, self._visits[spec.scope])
         if isinstance(spec, Reducing):
             assert isinstance(handle, ValueHandle)
@@ -152,12 +153,13 @@ class Instance:
     def _forgetting(self, kind: type) -> Callable[[Any, str], None]:
         """Return a ``__delattr__`` for which a value that is not set is no error."""
         names = {s.name for s in self._layout.specs.values() if s.is_packed}
+        inherited: Any = kind.__delattr__
 
         def delete(user: Any, name: str) -> None:
             if name in names:
                 self._fields.pop(name, None)
             else:
-                kind.__delattr__(user, name)
+                inherited(user, name)
 
         return delete
 

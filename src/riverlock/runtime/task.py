@@ -306,7 +306,7 @@ class KeyedTask:
             epochs=(epoch, epoch),
             groups=copy.groups,
         )
-        copy.write_redo(path, log.changes())
+        copy.write_redo(path, log.changes(), _program(self.program)[1])
         return (file,)
 
     def _output(

@@ -203,11 +203,12 @@ class WorkingCopy:
     def write_redo(self, path: str, changes: Changes, layout: StateLayout) -> None:
         """Keep the bytes of a change file; losing them costs time, nothing else."""
         body = layout.digest.encode() + msgspec.msgpack.encode(changes)
-        self._redo.mkdir(mode=0o700, parents=True, exist_ok=True)
         target = self._redo_path(path)
         temporary = target.with_suffix(f".{os.getpid()}")
-        temporary.write_bytes(checksum(body).encode() + body)
-        temporary.replace(target)
+        with suppress(OSError):
+            self._redo.mkdir(mode=0o700, parents=True, exist_ok=True)
+            temporary.write_bytes(checksum(body).encode() + body)
+            temporary.replace(target)
 
     def _read_redo(self, file: StateFile, layout: StateLayout) -> Changes | None:
         try:

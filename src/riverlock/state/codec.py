@@ -22,7 +22,9 @@ import msgspec
 
 from riverlock.core.record import Record
 from riverlock.core.times import from_micros, micros
-from riverlock.core.types import Type
+
+if typing.TYPE_CHECKING:
+    from riverlock.core.types import Type
 
 __all__ = ["NONE", "Codec", "codec_of", "encode"]
 

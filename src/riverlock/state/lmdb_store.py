@@ -238,7 +238,11 @@ class LmdbStore:
 
 
 class _LmdbReader:
-    """One read transaction; every value is checked against its CRC."""
+    """One read transaction; every value is checked against its CRC.
+
+    Errors of LMDB itself are translated here and not only around the transaction:
+    they may pass through user code, which must not be blamed for them.
+    """
 
     def __init__(
         self, txn: lmdb.Transaction[bytes], dbs: tuple[Any, ...], path: str
@@ -255,8 +259,14 @@ class _LmdbReader:
             raise StateCorruptedError(path=self._path, why="a value fails its CRC")
         return payload
 
+    def _damaged(self, error: lmdb.Error) -> StateCorruptedError:
+        return StateCorruptedError(path=self._path, why=str(error))
+
     def get(self, entry_id: bytes) -> bytes | None:
-        raw = self._txn.get(entry_id, db=self._db)
+        try:
+            raw = self._txn.get(entry_id, db=self._db)
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
         return None if raw is None else self._checked(raw)
 
     def get_many(self, ids: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -264,22 +274,27 @@ class _LmdbReader:
         return {i: checked(raw) for i, raw in self._entries.getmulti(ids)}
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        # A cursor of its own: user code may look up while it iterates.
-        cursor = self._txn.cursor(self._db)
-        if not (cursor.set_range(prefix) if prefix else cursor.first()):
-            return
-        for entry_id, raw in cursor.iternext():
-            if not entry_id.startswith(prefix):
+        try:
+            # A cursor of its own: user code may look up while it iterates.
+            cursor = self._txn.cursor(self._db)
+            if not (cursor.set_range(prefix) if prefix else cursor.first()):
                 return
-            yield entry_id, self._checked(raw)
+            for entry_id, raw in cursor.iternext():
+                if not entry_id.startswith(prefix):
+                    return
+                yield entry_id, self._checked(raw)
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
 
     def last(self, prefix: bytes) -> bytes | None:
         cursor = self._entries
-        past = prefix + b"\xff" * 16
-        found = cursor.prev() if cursor.set_range(past) else cursor.last()
-        if found and cursor.key().startswith(prefix):
-            return bytes(cursor.key())
-        return None
+        try:
+            past = prefix + b"\xff" * 16
+            found = cursor.prev() if cursor.set_range(past) else cursor.last()
+            key = cursor.key() if found else b""
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
+        return key if key.startswith(prefix) else None
 
     def due_timers(
         self, kind: int, until_us: int

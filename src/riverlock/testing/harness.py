@@ -1,0 +1,473 @@
+"""A process under test, without Spark: send records, turn the clock, look at state.
+
+    h = harness(Velocity(), key="user", input="user string, amount double")
+    h.send({"user": "ann", "amount": 3.0})
+    assert h.output == [("ann", 3.0)]
+    assert h.state("spent", key="ann") == 3.0
+
+The engine that runs it is the one that runs inside Spark's workers, over the memory
+store. Each ``send`` is an epoch of its own, so that everything a process remembers
+goes through the store between two calls.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from riverlock.core.clock import ManualClock
+from riverlock.core.errors import InvalidConfigError
+from riverlock.core.times import duration_us, from_micros, micros
+from riverlock.core.types import Field, Schema, SchemaLike, schema_of
+from riverlock.flow.process import check_process, side_outputs
+from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, rows_table
+from riverlock.runtime.execution import Execution
+from riverlock.runtime.inputs import (
+    BROADCAST_ROW,
+    BROADCASTS,
+    EVENTS,
+    INITIAL_ROW,
+    INITIALS,
+    keyed_input,
+)
+from riverlock.runtime.program import (
+    DEAD_SCHEMA,
+    MAIN,
+    EpochInfo,
+    OperatorProgram,
+)
+from riverlock.snapshot.files import encode_table
+from riverlock.state.changelog import ChangeLog
+from riverlock.state.handles import ListHandle, MapHandle, ValueHandle, Visit, bind
+from riverlock.state.keys import BROADCAST, group_id, key_bytes, key_group, with_group
+from riverlock.state.memory_store import MemoryStore
+from riverlock.state.restore import changes_of
+from riverlock.state.store import EVENT, PROCESSING, Changes, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import timedelta
+
+    from riverlock.flow.process import Process
+    from riverlock.state.spec import StateSpec
+
+__all__ = ["Harness", "Saved", "harness"]
+
+# An arbitrary Monday; tests that care set the clock.
+_START_US = micros(from_micros(0).replace(year=2024))
+_DEAD = schema_of(DEAD_SCHEMA).names
+
+
+def harness(  # noqa: PLR0913 - keywords, each with a default
+    process: Process,
+    *,
+    key: str | list[str],
+    input: SchemaLike,
+    event_time: str | None = None,
+    broadcast: SchemaLike | None = None,
+    initial: SchemaLike | None = None,
+    uid: str = "process",
+    on_error: Literal["fail", "dead_letter"] = "fail",
+    clock: ManualClock | None = None,
+    seed: int = 0,
+    key_groups: int = 128,
+) -> Harness:
+    """Return a harness around a process.
+
+    Args:
+        process: The process, as it is given to ``KeyedStream.process``.
+        key: The key column, or several.
+        input: Columns of the records that ``send`` takes.
+        event_time: The timestamp column that gives ``ctx.time``.
+        broadcast: Columns of what ``broadcast`` takes.
+        initial: Columns of what ``initial`` takes; the key columns among them.
+        uid: How the operator is called in errors.
+        on_error: ``dead_letter`` collects records whose handling raises in
+            ``dead_letters``, as a flow with a dead-letter sink does.
+        clock: Processing time; by default one that begins on 1 January 2024.
+        seed: What ``ctx.random`` begins with.
+        key_groups: As of the flow.
+
+    Raises:
+        InvalidFlowError: The process is no process, or declares the impossible.
+        InvalidConfigError: A column is unknown.
+    """
+    columns = schema_of(input)
+    keys = Schema(tuple(_column(columns, n) for n in _names(key)))
+    if event_time is not None:
+        _column(columns, event_time)
+    output = check_process(process, uid)
+    outputs = {} if output is None else {MAIN: output}
+    outputs |= {n: s.schema for n, s in side_outputs(type(process)).items()}
+    program = OperatorProgram(
+        uid=uid,
+        process=process,
+        keys=keys,
+        input=columns,
+        outputs=outputs,
+        broadcast=None if broadcast is None else schema_of(broadcast),
+        initial=None if initial is None else schema_of(initial),
+        has_dead_letters=on_error == "dead_letter",
+    )
+    return Harness(
+        program, clock or ManualClock(_START_US), event_time, seed, key_groups
+    )
+
+
+def _names(key: str | list[str]) -> list[str]:
+    return [key] if isinstance(key, str) else list(key)
+
+
+def _column(columns: Schema, name: str) -> Field:
+    for f in columns.fields:
+        if f.name == name:
+            return f
+    raise InvalidConfigError(
+        f"column {name!r}", expected=f"one of {', '.join(columns.names)}", found=name
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """What survives a restart: everything a process was told to remember."""
+
+    epoch: int
+    now_us: int
+    watermark_us: int | None
+    changes: tuple[bytes, ...] = field(repr=False)  # Parquet, oldest first
+
+
+class Harness:
+    """Drives a process and shows what it did."""
+
+    def __init__(
+        self,
+        program: OperatorProgram,
+        clock: ManualClock,
+        event_time: str | None,
+        seed: int,
+        key_groups: int,
+    ) -> None:
+        """Begin before the first epoch; see ``harness``."""
+        self.clock = clock
+        self.watermark: datetime | None = None
+        self.epochs = 0
+        self.dead_letters: list[dict[str, Any]] = []
+        self._program = program
+        self._layout = program.layout()
+        self._event_time = event_time
+        self._seed = seed
+        self._key_groups = key_groups
+        self._store = MemoryStore()
+        # The same content by the other way: from columns, as after a crash.
+        self._rebuilt = MemoryStore()
+        self._changes: list[bytes] = []
+        self._rows: dict[str, list[tuple[Any, ...]]] = {n: [] for n in program.outputs}
+        self._pending: list[tuple[int, Any]] | None = None
+
+    def send(self, *records: Any) -> list[tuple[Any, ...]]:
+        """Handle records (dictionaries or tuples) in order; returns the rows they gave.
+
+        Outside ``with h.epoch()`` the call is an epoch of its own.
+        """
+        return self._add(EVENTS, records)
+
+    def broadcast(self, *records: Any) -> None:
+        """Send records to ``on_broadcast``."""
+        self._add(BROADCASTS, records)
+
+    def initial(self, *records: Any) -> None:
+        """Send rows to ``on_initial``."""
+        self._add(INITIALS, records)
+
+    @contextmanager
+    def epoch(self) -> Iterator[None]:
+        """Put everything that is sent inside into one epoch."""
+        self._pending = []
+        try:
+            yield
+            pending = self._pending
+        finally:
+            self._pending = None
+        self._run(pending)
+
+    def advance_watermark(self, to: datetime | timedelta | str) -> None:
+        """Move event time to an instant, or on by a duration; fires timers."""
+        if not isinstance(to, datetime):
+            base = 0 if self.watermark is None else micros(self.watermark)
+            to = from_micros(base + duration_us(to))
+        self.watermark = from_micros(micros(to))
+        self._run([])
+
+    def advance_clock(self, by: timedelta | str) -> None:
+        """Move processing time on by a duration; fires timers."""
+        self.clock.advance(by)
+        self._run([])
+
+    def set_clock(self, to: datetime) -> None:
+        """Set processing time; fires timers."""
+        self.clock.set_us(micros(to))
+        self._run([])
+
+    @property
+    def output(self) -> list[tuple[Any, ...]]:
+        """All rows of the main output so far, as tuples."""
+        return self._rows.get(MAIN, [])
+
+    def rows(self, side: str | None = None) -> list[dict[str, Any]]:
+        """Return all rows of an output so far, as dictionaries."""
+        name = side or MAIN
+        names = self._program.outputs[name].names
+        return [dict(zip(names, row, strict=True)) for row in self._rows[name]]
+
+    def side(self, name: str) -> list[tuple[Any, ...]]:
+        """Return all rows of a side output so far, as tuples."""
+        return self._rows[name]
+
+    def clear_output(self) -> None:
+        """Forget the rows so far, so that a test can look at what comes next."""
+        for rows in self._rows.values():
+            rows.clear()
+        self.dead_letters.clear()
+
+    def state(self, name: str, key: Any = None) -> Any:
+        """Return the state of a key: a value, a list or a dictionary.
+
+        Values that are not set are None (not their default). Group-scoped state is
+        that of the key's group; broadcast state needs no key.
+        """
+        spec = self._layout.specs.get(name)
+        if spec is None:
+            known = ", ".join(self._layout.specs) or "none"
+            raise InvalidConfigError(f"state {name!r}", expected=known, found=name)
+        at = self._at(spec.scope, key)
+        if spec.is_packed:
+            payload = self._store.get(at)
+            row = self._layout.rows[spec.scope]
+            at_column = row.names.index(name)
+            return None if payload is None else row.decode(payload)[at_column]
+        return self._handled(spec, at)
+
+    def timers(self, key: Any, *, processing: bool = False) -> list[datetime]:
+        """Return the pending timers of a key, earliest first."""
+        kind = PROCESSING if processing else EVENT
+        wanted = self._at("key", key)
+        due = self._store.due_timers(kind, 1 << 62)
+        return [from_micros(at) for at, key_id, _ in due if key_id == wanted]
+
+    def keys(self) -> list[Any]:
+        """Return the keys that have state or timers."""
+        columns: set[tuple[Any, ...]] = set()
+        for change in self._tables():
+            columns |= {tuple(k.values()) for k in change["key"].to_pylist() if k}
+        found = [k for k in columns if next(self._store.scan(self._id(k)), None)]
+        return sorted((k[0] if len(k) == 1 else k for k in found), key=repr)
+
+    def snapshot(self) -> Saved:
+        """Return all that would survive a crash now."""
+        return Saved(
+            epoch=self.epochs,
+            now_us=self.clock.now_us(),
+            watermark_us=None if self.watermark is None else micros(self.watermark),
+            changes=tuple(self._changes),
+        )
+
+    def restart(self, saved: Saved, process: Process | None = None) -> Harness:
+        """Return a new harness that goes on from a snapshot.
+
+        Args:
+            saved: What ``snapshot`` gave, of this harness or another.
+            process: A changed version of the process; by default the same one.
+        """
+        program = replace(self._program, process=process or self._program.process)
+        fresh = Harness(
+            program,
+            ManualClock(saved.now_us),
+            self._event_time,
+            self._seed,
+            self._key_groups,
+        )
+        fresh.epochs = saved.epoch
+        if saved.watermark_us is not None:
+            fresh.watermark = from_micros(saved.watermark_us)
+        fresh._changes = list(saved.changes)
+        for table in fresh._tables():
+            changes = changes_of(table, fresh._layout)
+            fresh._store.apply(changes, fresh._version())
+            fresh._rebuilt.apply(changes, fresh._version())
+        return fresh
+
+    def _tables(self) -> Iterator[pa.Table]:
+        import pyarrow.parquet as pq
+
+        return (pq.read_table(pa.BufferReader(raw)) for raw in self._changes)
+
+    def _version(self) -> Version:
+        return Version(self.epochs, "harness", self._layout.digest)
+
+    def _add(self, kind: int, records: Iterable[Any]) -> list[tuple[Any, ...]]:
+        added = [(kind, r) for r in records]
+        if self._pending is not None:
+            self._pending += added
+            return []
+        return self._run(added)
+
+    def _run(self, records: list[tuple[int, Any]]) -> list[tuple[Any, ...]]:
+        """Run one epoch; if it fails, nothing of it has happened."""
+        self.epochs += 1
+        now = self.clock.now_us()
+        info = EpochInfo(
+            epoch=self.epochs,
+            now_us=now,
+            seed=self._seed + self.epochs,
+            watermark_us=None if self.watermark is None else micros(self.watermark),
+        )
+        self._store.purge(now, 1 << 30)
+        self._rebuilt.purge(now, 1 << 30)
+        data = keyed_input(self._table(records), self._program) if records else None
+        with self._store.read() as reader:
+            if data is not None:
+                data.rows = reader.get_many(data.ids)
+            execution = Execution(
+                self._program, self._layout, reader, info, is_first=True
+            )
+            execution.run(data)
+            made = {
+                name: rows_table([r for r, _ in execution.emitted[name]], schema)
+                for name, schema in self._program.outputs.items()
+            }
+        self._commit(execution)
+        for name, table in made.items():
+            self._rows[name] += _plain_rows(table, self._program.outputs[name])
+        self.dead_letters += [
+            dict(zip(_DEAD, letter, strict=True)) for letter in execution.dead
+        ]
+        fresh = made[MAIN].num_rows if MAIN in made else 0
+        return self.output[-fresh:] if fresh else []
+
+    def _commit(self, execution: Execution) -> None:
+        """Apply the changes by both ways that the engine has; they must agree."""
+        import pyarrow.parquet as pq
+
+        raw = encode_table(execution.log.table())
+        self._changes.append(raw)
+        live = execution.log.changes()
+        columns = changes_of(pq.read_table(pa.BufferReader(raw)), self._layout)
+        self._store.apply(live, self._version())
+        self._rebuilt.apply(columns, self._version())
+        ours, theirs = _content(self._store), _content(self._rebuilt)
+        assert ours == theirs, _difference(live, columns)
+
+    def _table(self, records: list[tuple[int, Any]]) -> pa.Table:
+        """Return records as a task gets them from Spark."""
+        events = self._program.input
+        kinds = [kind for kind, _ in records]
+        parts = {
+            kind: _padded(records, kind, schema)
+            for kind, schema in (
+                (EVENTS, events),
+                (BROADCASTS, self._program.broadcast),
+                (INITIALS, self._program.initial),
+            )
+        }
+        table = parts[EVENTS]
+        assert table is not None
+        table = self._with_keys(table, parts[INITIALS], kinds)
+        for kind, name in ((BROADCASTS, BROADCAST_ROW), (INITIALS, INITIAL_ROW)):
+            part = parts[kind]
+            if part is not None:
+                table = table.append_column(name, part.to_struct_array())
+        table = table.append_column(INPUT, pa.array(kinds, pa.int32()))
+        seq = pa.array(range(len(records)), pa.int64())
+        return table.append_column(SEQ, seq)
+
+    def _with_keys(
+        self, table: pa.Table, initial: pa.Table | None, kinds: list[int]
+    ) -> pa.Table:
+        if self._event_time is not None:
+            times = table[self._event_time].cast(pa.int64())
+            table = table.append_column(TIME, times)
+        columns = []
+        for f in self._program.keys.fields:
+            values = table[f.name].to_pylist()
+            if initial is not None:
+                others = initial[f.name].to_pylist()
+                values = [
+                    o if k == INITIALS else v
+                    for k, v, o in zip(kinds, values, others, strict=True)
+                ]
+            columns.append(values)
+            at = table.column_names.index(f.name)
+            table = table.set_column(at, f.name, pa.array(values, f.type.to_arrow()))
+        keys = [self._layout.key_of(k) for k in zip(*columns, strict=True)]
+        groups = [key_group(k, self._program.keys, self._key_groups) for k in keys]
+        return table.append_column(GROUP, pa.array(groups, pa.int32()))
+
+    def _id(self, key: tuple[Any, ...]) -> bytes:
+        key = self._layout.key_of(key)
+        group = key_group(key, self._program.keys, self._key_groups)
+        return with_group(group, key_bytes(key))
+
+    def _at(self, scope: str, key: Any) -> bytes:
+        if scope == "broadcast":
+            return BROADCAST
+        whole = len(self._program.keys.fields) > 1
+        entry_id = self._id(tuple(key) if whole else (key,))
+        return entry_id if scope == "key" else group_id(int.from_bytes(entry_id[:2]))
+
+    def _handled(self, spec: StateSpec, at: bytes) -> Any:
+        log = ChangeLog(self._layout, self._program.uid)
+        visit = Visit(self._program.uid, self._store, log, self.clock.now_us())
+        visit.at = (at, None, None)
+        handle = bind(spec, visit)
+        if isinstance(handle, ListHandle):
+            return list(handle)
+        if isinstance(handle, MapHandle):
+            return dict(handle)
+        assert isinstance(handle, ValueHandle)
+        return handle.get()
+
+
+def _padded(
+    records: list[tuple[int, Any]], kind: int, schema: Schema | None
+) -> pa.Table | None:
+    """Return the rows of one input; rows of the others are null."""
+    mine = [r if k == kind else None for k, r in records]
+    if schema is None:
+        if any(r is not None for r in mine):
+            name = {BROADCASTS: "broadcast", INITIALS: "initial"}[kind]
+            raise InvalidConfigError(
+                f"{name} record", expected=f"harness(..., {name}=columns)", found="none"
+            )
+        return None
+    blank = (None,) * len(schema.names)
+    return rows_table([blank if r is None else r for r in mine], schema)
+
+
+def _plain_rows(table: pa.Table, schema: Schema) -> list[tuple[Any, ...]]:
+    """Return rows as a reader of the sink would see them."""
+    from riverlock.state.codec import codec_of
+
+    columns = [
+        codec_of(f.type).from_arrow(table[f.name].to_pylist()) for f in schema.fields
+    ]
+    return list(zip(*columns, strict=True))
+
+
+def _content(store: MemoryStore) -> Any:
+    """Return what a store holds; NaN-free by being bytes."""
+    timers = [list(store.due_timers(k, 1 << 62)) for k in (EVENT, PROCESSING)]
+    return list(store.scan(b"")), timers
+
+
+def _difference(live: Changes, columns: Changes) -> str:
+    first = next(
+        (p for p in zip(live.puts, columns.puts, strict=False) if p[0] != p[1]),
+        math.nan,
+    )
+    return f"the change file does not say what the store was told: {first}"
