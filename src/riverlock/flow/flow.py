@@ -110,7 +110,8 @@ class Flow:
                     walk(each)
                 order[node] = None
 
-        for root in (*self.keyed, *self.writes):
+        roots: list[Node | Write] = [*self.keyed, *self.writes]
+        for root in roots:
             walk(root)
         return list(order)
 

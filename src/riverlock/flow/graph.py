@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from riverlock.core.types import Schema
-from riverlock.flow.process import Process
-from riverlock.sinks.base import Sink
-from riverlock.sources.base import Source
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from riverlock.core.types import Schema
+    from riverlock.flow.process import Process
+    from riverlock.sinks.base import Sink
+    from riverlock.sources.base import Source
 
 __all__ = [
     "EventTime",

@@ -1,20 +1,22 @@
 """Declarative operators as processes: one engine for all of them.
 
-Their state and output depend on the columns of the input, which Spark tells when the flow
-is compiled: ``bound`` then returns the process with everything filled in.
+Their state and output depend on the columns of the input, which Spark tells when the
+flow is compiled: ``bound`` then returns the process with everything filled in.
 """
 
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Iterator
-from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from riverlock.core.times import duration
 from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of, type_of
 from riverlock.flow.process import Process
 from riverlock.state.spec import StateSpec, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import timedelta
 
 __all__ = ["Aggregate", "BuiltIn", "Count", "MapWithState", "Reduce", "UpdateState"]
 
@@ -27,13 +29,11 @@ class BuiltIn(Process):
         raise AssertionError
 
 
-def _bind(
-    process: BuiltIn, output: Schema, states: dict[str, StateSpec]
-) -> BuiltIn:
+def _bind(process: BuiltIn, output: Schema, states: dict[str, StateSpec]) -> BuiltIn:
     """Return a copy of a process whose class declares the given state."""
     kind = type(process)
     made = type(kind.__name__, (kind,), {"__module__": kind.__module__, **states})
-    bound: BuiltIn = made.__new__(made)
+    bound: BuiltIn = object.__new__(made)
     bound.__dict__.update(process.__dict__)
     bound.output = output
     return bound
@@ -144,6 +144,7 @@ class UpdateState(BuiltIn):
 
     key: Any
     state: Any
+    _values: list[Any]
 
     def __init__(self, function: Callable[..., Any], state: Any) -> None:
         """Check the type now, while the user's line is on the stack."""
@@ -198,10 +199,11 @@ class Aggregate(BuiltIn):
         fields = [Field(n, t) for n, (t, _, _) in self._results.items()]
         self._width = len(keys.fields)
         self._finish = [
-            (_finisher(kind, how), names)
-            for kind, how, names in self._results.values()
+            (_finisher(kind, how), names) for kind, how, names in self._results.values()
         ]
-        states: dict[str, StateSpec] = {n: Value(t) for n, (t, _) in self._parts.items()}
+        states: dict[str, StateSpec] = {
+            n: Value(t) for n, (t, _) in self._parts.items()
+        }
         return _bind(self, Schema((*keys.fields, *fields)), states)
 
     def on_event(self, record: Any, ctx: Any) -> None:

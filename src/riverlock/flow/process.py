@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError, RiverlockError
@@ -10,6 +9,7 @@ from riverlock.core.types import Schema, SchemaLike, schema_of
 from riverlock.state.spec import specs_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
 __all__ = ["Process", "SideOutput", "check_process", "side_outputs"]

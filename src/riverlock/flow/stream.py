@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
@@ -26,6 +24,9 @@ from riverlock.flow.process import Process, check_process, side_outputs
 from riverlock.sinks.base import Sink
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import timedelta
+
     from riverlock.flow.flow import Flow
 
 __all__ = ["KeyedStream", "Stream"]
@@ -191,7 +192,7 @@ class Stream:
         return self._next(node, self.schema)
 
     def _same_flow(self, other: Stream, what: str) -> None:
-        if not isinstance(other, Stream) or other.flow is not self.flow:
+        if getattr(other, "flow", None) is not self.flow:
             raise InvalidFlowError(
                 what, expected="a stream of the same flow", found=repr(other)
             )
@@ -228,7 +229,9 @@ class Stream:
         """Return a side output of the process before."""
         if not isinstance(self.node, Output) or not isinstance(self.node.input, Keyed):
             raise InvalidFlowError(
-                f"side output {name!r}", expected="the output of process()", found="none"
+                f"side output {name!r}",
+                expected="the output of process()",
+                found="none",
             )
         keyed = self.node.input
         sides = side_outputs(type(keyed.process))
@@ -381,8 +384,8 @@ class KeyedStream:
         """Call ``function(records, state)`` for every key in every epoch.
 
         Also for keys without new records, so its cost follows the size of the state;
-        ``map_with_state`` costs what it touches. Returns the new state, None forgets the
-        key. Each epoch gives the whole state: key columns and ``state``.
+        ``map_with_state`` costs what it touches. Returns the new state, None forgets
+        the key. Each epoch gives the whole state: key columns and ``state``.
         """
         return self._built_in(
             "update_state_by_key", UpdateState(function, state), uid, visits_all=True

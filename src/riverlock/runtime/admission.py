@@ -8,8 +8,8 @@ __all__ = ["Admission"]
 
 _FIRST = 100_000
 _LEAST, _MOST = 10_000, 5_000_000
-# An epoch has a fixed cost (planning, scheduling, syncing). If the target is hardly more
-# than that, epochs of the target's length would do almost nothing but pay it.
+# An epoch has a fixed cost (planning, scheduling, syncing). If the target is hardly
+# more than that, epochs of the target's length would do almost nothing but pay it.
 _MIN_FLOORS = 2.5
 # The fixed cost is the fastest epoch seen; slowly forgotten, since machines change.
 _FORGET = 1.02

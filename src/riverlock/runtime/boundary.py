@@ -31,7 +31,7 @@ def user_line(trace: TracebackType | None) -> str:
     return f"{last.filename}:{last.lineno} in {last.name}: {last.line or ''}".rstrip()
 
 
-def user_error(  # noqa: PLR0913 - all keywords: where it happened
+def user_error(  # noqa: PLR0913 - everything that helps to find the record
     error: BaseException,
     *,
     operator: str,

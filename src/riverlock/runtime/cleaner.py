@@ -29,7 +29,7 @@ _SWEEP_EVERY = 10
 
 @dataclass
 class Cleaner:
-    """Works on the newest manifest it is given; skips what it could not keep up with."""
+    """Works on the newest manifest it is given; skips what it cannot keep up with."""
 
     catalog: Catalog
     retention: Retention

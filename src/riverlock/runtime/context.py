@@ -88,7 +88,7 @@ class Context:
         """A random generator, seeded by the epoch and the key."""
         if self._random is None:
             name = self._visit.at[0].hex() if self._visit else ""
-            self._random = random.Random(f"{self._seed}:{name}")  # noqa: S311
+            self._random = random.Random(f"{self._seed}:{name}")  # noqa: S311 - no secret
         return self._random
 
     def set_timer(self, at: datetime, *, processing: bool = False) -> None:

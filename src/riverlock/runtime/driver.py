@@ -1,8 +1,8 @@
 """The region loop: carries out the coordinator's instructions, one after the other.
 
-Everything that decides anything is in ``coordinator``; everything that touches the world
-is here. Broad handlers stand at this boundary only: whatever a step raises becomes an
-event, and the coordinator says what follows.
+Everything that decides anything is in ``coordinator``; everything that touches the
+world is here. Broad handlers stand at this boundary only: whatever a step raises becomes
+an event, and the coordinator says what follows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, assert_never
 
@@ -36,6 +35,8 @@ from riverlock.runtime.ownership import describe
 from riverlock.runtime.status import Status, input_rows, status_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from riverlock.coordinator.epoch import PlannedInputs
     from riverlock.coordinator.plan import RegionPlan
     from riverlock.coordinator.votes import Vote
@@ -101,9 +102,7 @@ class RegionDriver:
             RiverlockError: What ended the run.
         """
         coordinator = RegionCoordinator(self.plan)
-        pending: deque[do.Instruction] = deque(
-            coordinator.handle(self._recovered())
-        )
+        pending: deque[do.Instruction] = deque(coordinator.handle(self._recovered()))
         while not self._ended:
             for event in self._from_outside():
                 pending.extend(coordinator.handle(event))
@@ -126,7 +125,9 @@ class RegionDriver:
             found.append(ev.StopRequested(region=self.plan.region))
         return found
 
-    def _carry_out(self, order: do.Instruction) -> ev.Event | None:
+    def _carry_out(  # noqa: C901 - one arm per instruction
+        self, order: do.Instruction
+    ) -> ev.Event | None:
         match order:
             case do.PlanInputs():
                 return self._plan(order)

@@ -1,9 +1,9 @@
 """One writer per region: run numbers fence, a heartbeat is only courtesy.
 
-A run owns the region by creating the file of the next run number. A newer number fences
-all older runs: each looks for it before every durable decision. So that a second start by
-mistake does not push a healthy run aside, a newcomer first looks whether the owner's
-heart beats, and gives up if it does.
+A run owns the region by creating the file of the next run number. A newer number
+fences all older runs: each looks for it before every durable decision. So that a second
+start by mistake does not push a healthy run aside, a newcomer first looks whether the
+owner's heart beats, and gives up if it does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,8 @@ from riverlock.core.errors import FencedError, StorageError, StorageNotFoundErro
 from riverlock.snapshot.records import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from riverlock.snapshot.catalog import Catalog
 
 __all__ = ["Heartbeat", "claim"]
@@ -77,9 +78,7 @@ def claim(catalog: Catalog, *, now_us: int) -> Run:
 
 
 def _fenced(catalog: Catalog, owner: Run) -> FencedError:
-    return FencedError(
-        store=catalog.storage.uri, run=None, owner=describe(owner)
-    )
+    return FencedError(store=catalog.storage.uri, run=None, owner=describe(owner))
 
 
 def describe(run: Run) -> str:
@@ -94,9 +93,7 @@ def _is_alive(catalog: Catalog, run: Run) -> bool:
         return _is_local_and_alive(run.host, run.pid, None)
     if beat.has_ended:
         return False
-    if beat.host == socket.gethostname() and (
-        process_start(beat.pid) != beat.started
-    ):
+    if beat.host == socket.gethostname() and (process_start(beat.pid) != beat.started):
         return False
     # Alive or paused, here or elsewhere: watch whether the heart beats.
     deadline = time.monotonic() + _PATIENCE_SECONDS

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from riverlock.coordinator.epoch import PlannedInputs
 from riverlock.runtime.watermarks import operator_watermark
 from riverlock.snapshot.records import InputRange
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from riverlock.core.clock import Clock
     from riverlock.flow.graph import EventTime
     from riverlock.runtime.admission import Admission
     from riverlock.snapshot.records import Manifest
+    from riverlock.sources.reader import Reader
 
-__all__ = ["Planner", "SourceReader"]
-
-
-class SourceReader(Protocol):
-    """The part of a reader that planning needs."""
-
-    def initial(self) -> Any: ...
-    def latest(self, start: Any) -> Any: ...
-    def advance(self, start: Any, latest: Any, max_rows: int) -> Any: ...
-    def rows_between(self, start: Any, end: Any) -> int | None: ...
-    def observed(self, rows: int) -> dict[str, float]: ...
+__all__ = ["Planner"]
 
 
 @dataclass
@@ -42,7 +34,7 @@ class Planner:
         stops_at_end: ``available_now``: take what is there when the run starts.
     """
 
-    readers: Mapping[str, SourceReader]
+    readers: Mapping[str, Reader]
     clock: Clock
     admission: Admission
     operators: Mapping[str, tuple[EventTime, ...]]
@@ -94,9 +86,9 @@ class Planner:
             heads = state.timers
             if heads.processing_us is not None and heads.processing_us <= now_us:
                 return True
-            if heads.event_us is not None and mark is not None:
-                if heads.event_us <= mark:
-                    return True
+            is_known = heads.event_us is not None and mark is not None
+            if is_known and heads.event_us <= mark:  # type: ignore[operator]
+                return True
         return False
 
     def learn(self, rows: int, took_us: int) -> None:

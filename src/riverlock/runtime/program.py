@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from riverlock.core.types import Schema
-from riverlock.flow.process import Process
 from riverlock.state.layout import StateLayout
 from riverlock.state.spec import specs_of
+
+if TYPE_CHECKING:
+    from riverlock.core.types import Schema
+    from riverlock.flow.process import Process
 
 __all__ = ["EpochInfo", "OperatorProgram"]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from riverlock.snapshot.records import Manifest, Record
 
 __all__ = ["Status", "status_of"]
@@ -21,7 +23,7 @@ class Status(Record, frozen=True, kw_only=True):
     rows: int = 0
     rows_per_second: float = 0.0
     epoch_seconds: float = 0.0
-    lag_rows: dict[str, int | None] = {}
+    lag_rows: dict[str, int | None] = msgspec.field(default_factory=dict)
     watermark_us: int | None = None
     state_entries: int = 0
     state_bytes: int = 0
@@ -30,7 +32,7 @@ class Status(Record, frozen=True, kw_only=True):
     bad_rows: int = 0
     dead_letters: int = 0
     error: str | None = None
-    phases: dict[str, float] = {}
+    phases: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 def input_rows(manifest: Manifest) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 __all__ = ["MemorySink", "console", "files", "for_each_epoch", "memory"]
 
@@ -26,7 +28,7 @@ class FileSink:
 def files(
     path: str,
     *,
-    format: str,  # noqa: A002 - Spark's own word
+    format: str,
     partition_by: str | Sequence[str] = (),
 ) -> FileSink:
     """Write files exactly once: each epoch appears whole, by one rename.

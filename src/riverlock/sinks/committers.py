@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.errors import CommitRejectedError, InvalidConfigError
-from riverlock.snapshot.files import read_file
 from riverlock.sinks.stagers import STAGED
+from riverlock.snapshot.files import read_file
 from riverlock.storage.local import LocalStorage
 
 if TYPE_CHECKING:

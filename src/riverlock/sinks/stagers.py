@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -15,6 +14,8 @@ from riverlock.snapshot.sealed import checksum
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     import pyarrow as pa
 
     from riverlock.sinks.stager import StagePoint
@@ -130,10 +131,8 @@ def _fixer(kind: pa.DataType) -> Callable[[Any], Any] | None:
     import pyarrow as pa
 
     if pa.types.is_map(kind):
-        inner = _fixer(kind.item_type) or (lambda v: v)
-        return lambda pairs: {
-            str(k): None if v is None else inner(v) for k, v in pairs
-        }
+        item = _fixer(kind.item_type) or (lambda v: v)
+        return lambda pairs: {str(k): None if v is None else item(v) for k, v in pairs}
     if pa.types.is_list(kind):
         inner = _fixer(kind.value_type)
         if inner is None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.ids import check_name
 from riverlock.core.types import Schema, SchemaLike, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import timedelta
 
 __all__ = ["files", "generator", "python", "rate", "socket", "spark_stream"]
 
@@ -31,7 +33,7 @@ class Files:
 def files(
     path: str,
     *,
-    format: str,  # noqa: A002 - Spark's own word
+    format: str,
     schema: SchemaLike | None = None,
     bad_rows: str = "report",
     **options: object,
@@ -165,9 +167,7 @@ def python(
         InvalidConfigError: The class has no stream reader.
     """
     names = ("streamReader", "simpleStreamReader")
-    if not isinstance(data_source, type) or not any(
-        hasattr(data_source, n) for n in names
-    ):
+    if not any(hasattr(data_source, n) for n in names):
         raise InvalidConfigError(
             "python source", expected="a DataSource class", found=repr(data_source)
         )

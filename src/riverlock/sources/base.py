@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from riverlock.core.types import Schema
+if TYPE_CHECKING:
+    from riverlock.core.types import Schema
 
 __all__ = ["Source"]
 

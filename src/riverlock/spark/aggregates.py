@@ -1,9 +1,9 @@
 """Aggregate expressions, split into a part that Spark computes and one that we merge.
 
-Spark combines the rows of a key within each partition, with its own code generation; the
-partial rows, one per key and partition, are merged into state in Python. The partition is
-part of the grouping, so that floating-point sums are added in a fixed order and an epoch
-gives the same bits when it is run again.
+Spark combines the rows of a key within each partition, with its own code generation;
+the partial rows, one per key and partition, are merged into state in Python. The
+partition is part of the grouping, so that floating-point sums are added in a fixed order
+and an epoch gives the same bits when it is run again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Type, type_of
@@ -87,9 +87,7 @@ def _type(frame: DataFrame, column: Column) -> Type:
     return type_of(found.schema["x"].dataType)
 
 
-def _function(
-    frame: DataFrame, name: str, column: Column, uid: str
-) -> tuple[str, str]:
+def _function(frame: DataFrame, name: str, column: Column, uid: str) -> tuple[str, str]:
     """Return the name of the aggregate function and the SQL text of its argument."""
     analyzed = frame.groupBy().agg(column.alias("x"))._jdf.queryExecution().analyzed()
     expression = analyzed.aggregateExpressions().head().child()

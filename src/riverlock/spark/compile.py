@@ -10,16 +10,15 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
+from riverlock.coordinator.plan import OperatorPlan
 from riverlock.core.errors import InvalidFlowError, StateSchemaError
 from riverlock.core.types import Schema, schema_of
-from riverlock.coordinator.plan import OperatorPlan
 from riverlock.flow.graph import EventTime, Keyed, Output, RowWise, Write, inputs_of
 from riverlock.flow.operators import BuiltIn
 from riverlock.flow.process import check_process, overrides, side_outputs
@@ -33,6 +32,8 @@ from riverlock.spark.frames import Frames, visible
 from riverlock.state.keys import check_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
     from riverlock.flow.flow import Flow
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from riverlock.sinks.base import Sink
     from riverlock.sinks.stager import Stager
     from riverlock.snapshot.records import OperatorState
-    from riverlock.spark.readers.base import Reader
+    from riverlock.sources.reader import Reader
 
 __all__ = ["CompiledFlow", "KeyedStage", "WriteStage", "compile_flow"]
 
@@ -304,8 +305,8 @@ def _is_direct(node: Write) -> bool:
 
 def _pickled(program: OperatorProgram) -> bytes:
     try:
-        return bytes(cloudpickle.dumps(program))
-    except Exception as error:  # noqa: BLE001 - whatever user objects raise
+        return bytes(cloudpickle.dumps(program))  # type: ignore[no-untyped-call]
+    except Exception as error:
         raise InvalidFlowError(
             f"process of operator {program.uid!r}",
             expected="something that can be sent to workers (pickled)",
@@ -350,7 +351,9 @@ def _stager(node: Write, schema: Schema) -> Stager:
                 expected=f"one of {', '.join(schema.names)}",
                 found=repr(column),
             )
-    nested = [f.name for f in schema.fields if f.type.kind in ("array", "map", "struct")]
+    nested = [
+        f.name for f in schema.fields if f.type.kind in ("array", "map", "struct")
+    ]
     if sink.format == "csv" and nested:
         raise InvalidFlowError(
             f"format csv of sink {node.uid!r}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +10,9 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from riverlock.coordinator.epoch import FIRST_EPOCH, PlannedInputs
-from riverlock.coordinator.votes import Vote
 from riverlock.core.errors import EpochAbortedError, RiverlockError
 from riverlock.runtime.columns import GROUP, INPUT, SEQ
 from riverlock.runtime.inputs import (
@@ -38,10 +36,13 @@ from riverlock.spark.frames import Frames
 from riverlock.spark.remote import find_remote, last_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
+    from riverlock.coordinator.votes import Vote
     from riverlock.snapshot.records import Manifest
-    from riverlock.spark.readers.base import Reader
+    from riverlock.sources.reader import Reader
     from riverlock.storage.base import Storage
 
 __all__ = ["SparkEngine"]

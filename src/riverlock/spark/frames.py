@@ -7,12 +7,11 @@ runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from riverlock.core.errors import InvalidFlowError
@@ -29,10 +28,13 @@ from riverlock.flow.graph import (
 )
 from riverlock.runtime.columns import HIDDEN, SEQ, SOURCE, TIME
 from riverlock.spark.rowwise import row_wise
+from riverlock.spark.structs import struct_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from riverlock.snapshot.records import InputRange
-    from riverlock.spark.readers.base import Reader
+    from riverlock.sources.reader import Reader
 
 __all__ = ["Frames", "as_column", "hidden_columns", "visible"]
 
@@ -124,23 +126,25 @@ class Frames:
                 return row_wise(self.frame(node.input), node, dead=False)
             case Union():
                 return self._union(node)
-            case Output(input=Keyed() as keyed):
-                return self._output(*self._staged[(keyed.uid, node.name)])
-            case Output(input=RowWise() as rows):
-                return row_wise(self.frame(rows.input), rows, dead=True)
+            case Output():
+                return self._of_output(node)
             case Keyed():
                 message = "a keyed node has outputs, not a frame"
                 raise AssertionError(message)
             case _:
                 assert_never(node)
 
+    def _of_output(self, node: Output) -> DataFrame:
+        work = node.input
+        if isinstance(work, RowWise):
+            return row_wise(self.frame(work.input), work, dead=True)
+        return self._output(*self._staged[(work.uid, node.name)])
+
     def _read(self, node: Read) -> DataFrame:
         reader: Any = self._readers[node.uid]
         span = self._ranges[node.uid]
-        if node.reads_bad_rows:
-            frame = reader.read_bad(span.start, span.end)
-        else:
-            frame = reader.read(span.start, span.end)
+        read = reader.read_bad if node.reads_bad_rows else reader.read
+        frame: DataFrame = read(span.start, span.end)
         number = list(self._readers).index(node.uid)
         position = F.monotonically_increasing_id()
         if number:
@@ -208,7 +212,7 @@ class Frames:
 
     def _output(self, schema: Schema, paths: list[str]) -> DataFrame:
         hidden = f"{SEQ} bigint, {TIME} bigint"
-        struct = StructType.fromDDL(f"{schema.ddl}, {hidden}")
+        struct = struct_of(f"{schema.ddl}, {hidden}")
         if not paths:
             return self._spark.createDataFrame([], struct)
         return self._spark.read.schema(struct).parquet(*paths)
@@ -218,5 +222,7 @@ def _explained(node: Node, error: AnalysisException) -> InvalidFlowError:
     what = getattr(node, "operation", type(node).__name__.lower())
     message = str(error).split(";\n")[0].splitlines()[0]
     return InvalidFlowError(
-        f"{what} of the flow", expected="an expression that Spark accepts", found=message
+        f"{what} of the flow",
+        expected="an expression that Spark accepts",
+        found=message,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,11 @@ from riverlock.runtime.boundary import shown, user_error, user_line
 from riverlock.runtime.columns import HIDDEN, RowError, records, rows_table
 from riverlock.runtime.program import DEAD_SCHEMA
 from riverlock.spark.remote import RemoteError
+from riverlock.spark.structs import struct_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from pyspark.sql import DataFrame
 
     from riverlock.flow.graph import RowWise
@@ -48,7 +50,7 @@ class _RowFunction:
         for place, record in enumerate(records(table, self.input)):
             try:
                 found = self._rows(record)
-            except Exception as error:  # noqa: BLE001 - the boundary of user code
+            except Exception as error:
                 if not self.keeps_going:
                     raise self._error(error, record) from error
                 dead.append(self._letter(error, record))
@@ -110,5 +112,5 @@ def row_wise(frame: DataFrame, node: RowWise, *, dead: bool) -> DataFrame:
         dead=dead,
         keeps_going=node.on_error is not None,
     )
-    struct = StructType(StructType.fromDDL(output.ddl).fields + hidden)
+    struct = StructType(struct_of(output).fields + hidden)
     return frame.mapInArrow(function, struct)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from pyspark.sql import SparkSession
 
 from riverlock.coordinator.plan import RegionPlan
 from riverlock.coordinator.restart import ExponentialDelay, RestartPolicy
@@ -26,7 +24,6 @@ from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import RegionDriver
 from riverlock.runtime.ownership import Heartbeat, claim
 from riverlock.runtime.planner import Planner
-from riverlock.runtime.status import Status
 from riverlock.sinks.committer import Owner
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.retention import Retention
@@ -38,9 +35,14 @@ from riverlock.spark.session import job_conf, local_session
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
     from riverlock.flow.flow import Flow
+    from riverlock.runtime.status import Status
     from riverlock.snapshot.records import Named, Run
-    from riverlock.spark.readers.base import Reader
+    from riverlock.sources.reader import Reader
     from riverlock.storage.base import Storage
 
 __all__ = ["Handle", "RunOptions", "check", "run", "start"]
@@ -250,7 +252,8 @@ class _Run:
         if self._options.working_dir is not None:
             return str(Path(self._options.working_dir).absolute() / flow_id)
         local = self._storage.local_path("working")
-        if local is not None and spark.sparkContext.master.startswith("local"):
+        master = spark.sparkContext.master or ""
+        if local is not None and re.match(r"local(\[|$)", master):
             return str(local.parent / ".working" / flow_id)
         return str(Path(tempfile.gettempdir(), f"riverlock-{os.getuid()}", flow_id))
 
@@ -331,9 +334,7 @@ class Handle:
         """
         catalog = self._running.catalog
         newest = catalog.resolve(None)
-        return catalog.pin(
-            name, epoch=newest.epoch, now_us=SystemClock().now_us()
-        )
+        return catalog.pin(name, epoch=newest.epoch, now_us=SystemClock().now_us())
 
     def stop(self, timeout: float | None = None) -> None:
         """Finish the epoch under way, then end.

@@ -31,7 +31,7 @@ from riverlock.state.store import Changes, StateReader, Version
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["LmdbStore"]
+__all__ = ["LmdbStore", "close_all"]
 
 T = TypeVar("T")
 # What LMDB says of a file that is not, or no longer, what it wrote.
@@ -312,3 +312,9 @@ class _LmdbReader:
             return None
         raw_id = self._timers.key()
         return time_of(raw_id[1:9]) if raw_id[0] == kind else None
+
+
+def close_all() -> None:
+    """Close every environment that this process has opened."""
+    for key in [k for k in _OPEN if k[0] == os.getpid()]:
+        _OPEN.pop(key).env.close()

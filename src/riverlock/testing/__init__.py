@@ -2,5 +2,6 @@
 
 from riverlock.core.clock import ManualClock
 from riverlock.testing.harness import Harness, harness
+from riverlock.testing.local import LocalRun, run_local
 
-__all__ = ["Harness", "ManualClock", "harness"]
+__all__ = ["Harness", "LocalRun", "ManualClock", "harness", "run_local"]

@@ -76,6 +76,7 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
     clock: ManualClock | None = None,
     seed: int = 0,
     key_groups: int = 128,
+    visits_all: bool = False,
 ) -> Harness:
     """Return a harness around a process.
 
@@ -92,6 +93,8 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
         clock: Processing time; by default one that begins on 1 January 2024.
         seed: What ``ctx.random`` begins with.
         key_groups: As of the flow.
+        visits_all: Visit every stored key in every epoch, as
+            ``update_state_by_key`` does.
 
     Raises:
         InvalidFlowError: The process is no process, or declares the impossible.
@@ -113,6 +116,7 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
         broadcast=None if broadcast is None else schema_of(broadcast),
         initial=None if initial is None else schema_of(initial),
         has_dead_letters=on_error == "dead_letter",
+        visits_all=visits_all,
     )
     return Harness(
         program, clock or ManualClock(_START_US), event_time, seed, key_groups
@@ -213,6 +217,11 @@ class Harness:
         """Set processing time; fires timers."""
         self.clock.set_us(micros(to))
         self._run([])
+
+    @property
+    def outputs(self) -> dict[str, Schema]:
+        """Columns of the outputs: ``main`` and the side outputs."""
+        return self._program.outputs
 
     @property
     def output(self) -> list[tuple[Any, ...]]:

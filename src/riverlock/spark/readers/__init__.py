@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from riverlock.core.clock import Clock
     from riverlock.flow.graph import Read
     from riverlock.snapshot.layout import RegionPaths
-    from riverlock.spark.readers.base import Reader
+    from riverlock.sources.reader import Reader
     from riverlock.storage.base import Storage
 
 __all__ = ["reader_of"]

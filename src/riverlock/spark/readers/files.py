@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField
 
 from riverlock.core.errors import SourceError
 from riverlock.snapshot.sealed import checksum
+from riverlock.spark.structs import struct_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,11 @@ class FilesReader:
     """Discovers and reads files."""
 
     def __init__(
-        self, spark: SparkSession, source: Files, uid: str, place: tuple[Storage, RegionPaths]
+        self,
+        spark: SparkSession,
+        source: Files,
+        uid: str,
+        place: tuple[Storage, RegionPaths],
     ) -> None:
         """Keep the description; nothing is listed yet."""
         self._spark, self._source, self._uid = spark, source, uid
@@ -107,14 +112,15 @@ class FilesReader:
             body = self._storage.get(base)
             if checksum(body) not in base:
                 raise SourceError(self._uid, what=f"its list {base} is damaged")
-            self._bases = {base: msgspec.json.decode(body)}
-        return self._bases[base] + offset["recent"]
+            self._bases = {base: msgspec.json.decode(body, type=list[Entry])}
+        recent: list[Entry] = offset["recent"]
+        return self._bases[base] + recent
 
     def _between(self, start: Any, end: Any) -> list[Entry]:
         return self._entries(end)[start["count"] : end["count"]]
 
     def _list(self) -> Iterator[Entry]:
-        roots = glob.glob(self._source.path) or [self._source.path]  # noqa: PTH207
+        roots = glob.glob(self._source.path) or [self._source.path]  # noqa: PTH207 - absolute too
         for root in roots:
             if Path(root).is_file():
                 yield _entry(Path(root))
@@ -139,10 +145,14 @@ class FilesReader:
         """Read the rows that cannot be parsed: ``file, record``."""
         frame = self._raw(start, end)
         if _CORRUPT not in frame.columns:
-            return frame.select(F.lit("").alias("file"), F.lit("").alias("record")).limit(0)
+            return frame.select(
+                F.lit("").alias("file"), F.lit("").alias("record")
+            ).limit(0)
         # Spark refuses to read the corrupt column alone: make it look at another.
         other = frame.columns[0]
-        text = f"if(length(coalesce(cast(`{other}` as string), '')) < 0, '', {_CORRUPT})"
+        text = (
+            f"if(length(coalesce(cast(`{other}` as string), '')) < 0, '', {_CORRUPT})"
+        )
         return frame.where(F.col(_CORRUPT).isNotNull()).select(
             F.input_file_name().alias("file"), F.expr(text).alias("record")
         )
@@ -150,7 +160,7 @@ class FilesReader:
     def _raw(self, start: Any, end: Any) -> DataFrame:
         source = self._source
         assert source.schema is not None
-        schema = StructType.fromDDL(source.schema.ddl)
+        schema = struct_of(source.schema)
         reader = self._spark.read.format(source.format).options(**source.options)
         if source.format in ("json", "csv"):
             if source.bad_rows == "fail":

@@ -114,7 +114,9 @@ class LandingReader:
         place = f"{storage.uri.rstrip('/')}/{root}landing/{writer}"
         query = self._frame.writeStream.option("checkpointLocation", place)
         if source.trigger_us:
-            query = query.trigger(processingTime=f"{source.trigger_us // 1000} milliseconds")
+            query = query.trigger(
+                processingTime=f"{source.trigger_us // 1000} milliseconds"
+            )
         return query.foreachBatch(
             lambda frame, step: self._land(frame, step, writer)
         ).start()

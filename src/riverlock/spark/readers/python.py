@@ -7,16 +7,17 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructType
+from pyspark.sql import functions as F
 
 from riverlock.core.types import Schema, schema_of
 from riverlock.runtime.columns import rows_table
+from riverlock.spark.structs import struct_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from riverlock.sources import PythonSource
 
@@ -31,8 +32,8 @@ class PythonReader:
         self._spark = spark
         made = source.data_source(dict(source.options))
         declared = source.schema.ddl if source.schema else made.schema()
-        struct = StructType.fromDDL(declared) if isinstance(declared, str) else declared
-        self._struct = struct
+        struct = struct_of(declared) if isinstance(declared, str) else declared
+        self._struct: StructType = struct
         self._schema = schema_of(struct)
         self._is_simple = _overrides(made, "simpleStreamReader")
         if self._is_simple:
@@ -103,7 +104,8 @@ def _read_with(reader: Any, schema: Schema) -> Any:
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for part in batch.column("part").to_pylist():
-                yield from _batches(reader.read(pickle.loads(part)), schema)  # noqa: S301
+                given = pickle.loads(part)  # noqa: S301 - from our own driver
+                yield from _batches(reader.read(given), schema)
 
     return read
 

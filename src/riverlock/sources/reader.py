@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from typing import Any, Protocol
 
 __all__ = ["Reader"]
 
@@ -34,8 +31,8 @@ class Reader(Protocol):
         """Return how many rows a range has, if that is known without reading."""
         ...
 
-    def read(self, start: Any, end: Any) -> DataFrame:
-        """Return the rows of a range; an empty range gives the columns."""
+    def read(self, start: Any, end: Any) -> Any:
+        """Return the rows of a range as a DataFrame; an empty one has the columns."""
         ...
 
     def observed(self, rows: int) -> dict[str, float]:

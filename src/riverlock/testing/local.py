@@ -1,0 +1,241 @@
+"""A flow in one thread, without Spark: the oracle for how Spark runs it.
+
+Runs flows made of Python: ``map``, ``flat_map``, ``filter``, ``union``, ``event_time``
+and keyed processes. SQL expressions need Spark and are refused. Records are given by
+hand, epoch boundaries are chosen at will, and the result must not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.clock import ManualClock
+from riverlock.core.errors import InvalidFlowError
+from riverlock.core.times import from_micros, micros
+from riverlock.core.types import Schema
+from riverlock.flow.graph import (
+    EventTime,
+    Keyed,
+    Node,
+    Output,
+    Read,
+    RowWise,
+    Union,
+)
+from riverlock.flow.operators import BuiltIn
+from riverlock.runtime.columns import records, rows_table
+from riverlock.testing.harness import Harness, harness
+
+if TYPE_CHECKING:
+    from riverlock.flow.flow import Flow
+
+__all__ = ["LocalRun", "run_local"]
+
+Row = tuple[Any, ...]
+
+
+def run_local(
+    flow: Flow,
+    inputs: Mapping[str, Sequence[Any]] | Sequence[Any],
+    *,
+    epoch_rows: int | None = None,
+    clock: ManualClock | None = None,
+) -> LocalRun:
+    """Run a flow over given records until they are used up and no timer is due.
+
+    Args:
+        flow: A flow whose stateless steps are Python functions.
+        inputs: Records (tuples or dicts) by source uid; a plain list for one source.
+        epoch_rows: Records per source and epoch; default: all in one epoch.
+        clock: Processing time.
+
+    Raises:
+        InvalidFlowError: A step needs Spark, or a source's columns are not declared.
+    """
+    reads = flow.find(Read)
+    if not isinstance(inputs, Mapping):
+        inputs = {reads[0].uid: inputs}
+    run = LocalRun(flow, clock or ManualClock())
+    size = epoch_rows or max((len(r) for r in inputs.values()), default=0) or 1
+    longest = max((len(rows) for rows in inputs.values()), default=0)
+    for begin in range(0, longest, size):
+        run.epoch({uid: rows[begin : begin + size] for uid, rows in inputs.items()})
+    run.epoch({})  # the watermark of the last records: timers that are due now
+    return run
+
+
+@dataclass
+class LocalRun:
+    """A flow that is fed epoch by epoch."""
+
+    flow: Flow
+    clock: ManualClock
+    _harnesses: dict[str, Harness] = field(default_factory=dict)
+    _newest: dict[str, int] = field(default_factory=dict)
+    _sinks: dict[str, list[Row]] = field(default_factory=dict)
+    _fresh: dict[Node, list[Row]] = field(default_factory=dict)
+    _reached: dict[str, int] = field(default_factory=dict)
+
+    def rows(self, sink: str | None = None) -> list[Row]:
+        """Return what a sink got; without a uid, the only sink."""
+        if sink is None:
+            (sink,) = [w.uid for w in self.flow.writes]
+        return self._sinks.get(sink, [])
+
+    def operator(self, uid: str) -> Harness:
+        """Return the harness of an operator, to look at its state and timers."""
+        return self._harnesses[uid]
+
+    def epoch(self, inputs: Mapping[str, Sequence[Any]]) -> None:
+        """Run one epoch over the given records."""
+        self._fresh = {}
+        self._reached = {
+            e.uid: self._newest[e.uid] - e.delay_us
+            for e in self.flow.find(EventTime)
+            if e.uid in self._newest
+        }
+        for node in self.flow.nodes:
+            if isinstance(node, Read):
+                schema = self._schema(node)
+                table = rows_table(list(inputs.get(node.uid, ())), schema)
+                self._fresh[node] = [tuple(r) for r in records(table, schema)]
+            elif isinstance(node, Keyed):
+                self._keyed(node)
+        for write in self.flow.writes:
+            self._sinks.setdefault(write.uid, []).extend(self._rows(write.input))
+
+    def _rows(self, node: Node) -> list[Row]:
+        if node not in self._fresh:
+            self._fresh[node] = self._compute(node)
+        return self._fresh[node]
+
+    def _compute(self, node: Node) -> list[Row]:
+        match node:
+            case EventTime():
+                return self._event_time(node)
+            case Union():
+                return [row for each in node.inputs for row in self._rows(each)]
+            case RowWise():
+                return self._row_wise(node)
+            case _:
+                raise InvalidFlowError(
+                    f"{getattr(node, 'operation', type(node).__name__)} in run_local",
+                    expected="Python steps only: map, flat_map, filter, union, key_by",
+                    found="a step that Spark runs",
+                    hint="run the flow on Spark with flow.run(...)",
+                )
+
+    def _event_time(self, node: EventTime) -> list[Row]:
+        rows = self._rows(node.input)
+        place = self._schema(node).names.index(node.column)
+        times = [micros(r[place]) for r in rows if r[place] is not None]
+        if times:
+            self._newest[node.uid] = max(self._newest.get(node.uid, times[0]), *times)
+        return rows
+
+    def _row_wise(self, node: RowWise) -> list[Row]:
+        columns = self._schema(node.input)
+        found: list[Any] = []
+        for record in _as_records(self._rows(node.input), columns):
+            result = node.function(record)
+            match node.operation:
+                case "map":
+                    found.append(result)
+                case "filter":
+                    found += [tuple(record)] if result else []
+                case _:
+                    found += result or ()
+        output = node.output or columns
+        return [tuple(r) for r in records(rows_table(found, output), output)]
+
+    def _keyed(self, node: Keyed) -> None:
+        made = self._harnesses.get(node.uid) or self._make(node)
+        self._harnesses[node.uid] = made
+        times = [self._reached.get(t.uid) for t in _times(node)]
+        before = {name: len(made.side(name)) for name in made.outputs}
+        if times and None not in times:
+            made.watermark = from_micros(min(t for t in times if t is not None))
+        with made.epoch():
+            if node.broadcast is not None:
+                made.broadcast(*self._rows(node.broadcast))
+            made.send(*self._rows(node.input))
+        for name, count in before.items():
+            # Outputs are looked up by value: the flow may hold several of one name.
+            for output in self._outputs(node, name):
+                self._fresh[output] = made.side(name)[count:]
+
+    def _outputs(self, node: Keyed, name: str) -> Iterable[Output]:
+        inputs = [i for n in self.flow.nodes if isinstance(n, Output) for i in (n,)]
+        return [o for o in inputs if o.input is node and o.name == name]
+
+    def _make(self, node: Keyed) -> Harness:
+        columns = self._schema(node.input)
+        process = node.process
+        if process is None:
+            raise InvalidFlowError(
+                f"agg {node.uid!r} in run_local",
+                expected="Python steps only",
+                found="aggregate expressions, which Spark evaluates",
+            )
+        if isinstance(process, BuiltIn):
+            keys = Schema(tuple(f for f in columns.fields if f.name in node.keys))
+            process = process.bound(keys, columns)
+        times = _times(node)
+        return harness(
+            process,
+            key=list(node.keys),
+            input=columns,
+            event_time=times[0].column if times else None,
+            broadcast=None if node.broadcast is None else self._schema(node.broadcast),
+            uid=node.uid,
+            on_error="fail" if node.on_error is None else "dead_letter",
+            clock=self.clock,
+            key_groups=self.flow.key_groups,
+            visits_all=node.visits_all,
+        )
+
+    def _schema(self, node: Node) -> Schema:
+        match node:
+            case Read():
+                found = node.source.schema
+            case EventTime():
+                found = self._schema(node.input)
+            case Union():
+                found = self._schema(node.inputs[0])
+            case RowWise():
+                found = node.output or self._schema(node.input)
+            case Output(input=Keyed() as keyed):
+                made = self._harnesses.get(keyed.uid) or self._make(keyed)
+                self._harnesses[keyed.uid] = made
+                found = made.outputs[node.name]
+            case _:
+                found = None
+        if found is None:
+            raise InvalidFlowError(
+                "run_local", expected="declared columns", found=type(node).__name__
+            )
+        return found
+
+
+def _times(node: Keyed) -> list[EventTime]:
+    """Return the event-time declarations that the records of a node carry."""
+    found: list[EventTime] = []
+    pending: list[Node] = [node.input]
+    while pending:
+        each = pending.pop()
+        match each:
+            case EventTime():
+                found.append(each)
+            case Union():
+                pending.extend(each.inputs)
+            case RowWise():
+                pending.append(each.input)
+            case _:
+                continue
+    return found
+
+
+def _as_records(rows: list[Row], schema: Schema) -> Iterable[Any]:
+    return records(rows_table(rows, schema), schema)
