@@ -32,7 +32,7 @@ from riverlock.core.errors import (
     UserCodeError,
 )
 from riverlock.runtime.ownership import describe
-from riverlock.runtime.status import Status, input_rows, status_of
+from riverlock.snapshot.status import Status, input_rows, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

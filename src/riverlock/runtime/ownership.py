@@ -13,12 +13,12 @@ import socket
 import threading
 import time
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from riverlock.core.errors import FencedError, StorageError, StorageNotFoundError
+from riverlock.core.errors import FencedError, StorageError
+from riverlock.snapshot.owner import Beat, process_start, read_beat
 from riverlock.snapshot.records import Run
 
 if TYPE_CHECKING:
@@ -31,27 +31,6 @@ __all__ = ["Heartbeat", "claim"]
 _BEAT_SECONDS = 1.0
 # Longer than a few beats, shorter than the five seconds we promise.
 _PATIENCE_SECONDS = 3.5
-
-
-class Beat(msgspec.Struct):
-    """``owner.json``: overwritten every second by the owner."""
-
-    run: int
-    host: str
-    pid: int
-    started: str  # start time of the process, against reused pids
-    count: int
-    has_ended: bool = False
-
-
-def process_start(pid: int) -> str | None:
-    """Return what tells two processes with the same pid apart; None if not alive."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else fields[19]
 
 
 def claim(catalog: Catalog, *, now_us: int) -> Run:
@@ -87,7 +66,7 @@ def describe(run: Run) -> str:
 
 
 def _is_alive(catalog: Catalog, run: Run) -> bool:
-    beat = _read(catalog)
+    beat = read_beat(catalog)
     if beat is None or beat.run != run.run:
         # Claimed but not beating yet: it is starting up, or died at once.
         return _is_local_and_alive(run.host, run.pid, None)
@@ -99,7 +78,7 @@ def _is_alive(catalog: Catalog, run: Run) -> bool:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
         time.sleep(0.1)
-        later = _read(catalog)
+        later = read_beat(catalog)
         if later is not None and later.count != beat.count:
             return not later.has_ended
     return False
@@ -110,13 +89,6 @@ def _is_local_and_alive(host: str, pid: int, started: str | None) -> bool:
         return False
     found = process_start(pid)
     return found is not None and (started is None or found == started)
-
-
-def _read(catalog: Catalog) -> Beat | None:
-    try:
-        return msgspec.json.decode(catalog.storage.get(catalog.paths.owner), type=Beat)
-    except (StorageNotFoundError, msgspec.MsgspecError):
-        return None
 
 
 class Heartbeat:

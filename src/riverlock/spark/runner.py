@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from riverlock.flow.flow import Flow
-    from riverlock.runtime.status import Status
     from riverlock.snapshot.records import Named, Run
+    from riverlock.snapshot.status import Status
     from riverlock.sources.reader import Reader
     from riverlock.storage.base import Storage
 
