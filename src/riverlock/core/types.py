@@ -338,6 +338,7 @@ def _from_python(spec: Any) -> Type:
         return Type("decimal", precision=38, scale=18)
     if dataclasses.is_dataclass(spec) and isinstance(spec, type):
         hints = typing.get_type_hints(spec)
+        _settle_annotations(spec)
         fields = tuple(
             Field(f.name, type_of(hints[f.name])) for f in dataclasses.fields(spec)
         )
@@ -354,6 +355,19 @@ def _from_python(spec: Any) -> Type:
     raise _unknown(
         spec, "DDL text, a PySpark type, a dataclass or a Python type such as float"
     )
+
+
+def _settle_annotations(spec: type) -> None:
+    """Replace annotations that are text by what they mean.
+
+    A class of a script travels to workers without its module: there, nobody could
+    tell what the text ``datetime`` means.
+    """
+    for cls in spec.__mro__:
+        own = vars(cls).get("__annotations__", {})
+        if any(isinstance(a, str) for a in own.values()):
+            meant = typing.get_type_hints(cls, include_extras=True)
+            cls.__annotations__ = {n: meant[n] for n in own}
 
 
 def _to_arrow(t: Type) -> pa.DataType:

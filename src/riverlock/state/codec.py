@@ -12,7 +12,7 @@ import keyword
 import struct
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from functools import lru_cache, partial
@@ -251,7 +251,7 @@ def _map(t: Type) -> Codec:
     def normalise(value: Any) -> dict[Any, Any]:
         if isinstance(value, list):  # how Arrow gives a map back
             value = dict(value)
-        if not isinstance(value, dict):
+        if not isinstance(value, Mapping):
             raise _refuse("a dict", value)
         return {key.normalise(k): each(v) for k, v in value.items()}
 
@@ -346,10 +346,12 @@ def _required(python: type) -> set[str]:
 def _defaults(python: type) -> dict[str, Callable[[], Any]]:
     """Return how the fields of a dataclass get their defaults, if they have any."""
     found: dict[str, Callable[[], Any]] = {}
+    # By its type: in a class that was pickled by value, MISSING is another object.
+    missing = type(dataclasses.MISSING)
     for f in dataclasses.fields(python):
-        if f.default_factory is not dataclasses.MISSING:
+        if not isinstance(f.default_factory, missing):
             found[f.name] = f.default_factory
-        elif f.default is not dataclasses.MISSING:
+        elif not isinstance(f.default, missing):
             found[f.name] = partial(_same, f.default)
     return found
 
