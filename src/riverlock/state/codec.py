@@ -349,8 +349,9 @@ def _defaults(python: type) -> dict[str, Callable[[], Any]]:
     # By its type: in a class that was pickled by value, MISSING is another object.
     missing = type(dataclasses.MISSING)
     for f in dataclasses.fields(python):
-        if not isinstance(f.default_factory, missing):
-            found[f.name] = f.default_factory
+        factory: Any = f.default_factory
+        if not isinstance(factory, missing):
+            found[f.name] = factory
         elif not isinstance(f.default, missing):
             found[f.name] = partial(_same, f.default)
     return found
