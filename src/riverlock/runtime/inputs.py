@@ -6,6 +6,7 @@ key by their position in the input, so that the same input gives the same run.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,8 @@ def _codes(table: pa.Table, keys: Schema) -> tuple[np.ndarray, np.ndarray]:
     for f in keys.fields:
         column = table[f.name].combine_chunks()
         if f.type.kind in ("float", "double"):
-            column = pc.add(column, 0.0)  # -0.0 and 0.0 are one key
+            # -0.0 and 0.0 are one key, and so are all the NaNs.
+            column = pc.if_else(pc.is_nan(column), math.nan, pc.add(column, 0.0))
         encoded = column.dictionary_encode(null_encoding="encode")
         mine = encoded.indices.to_numpy().astype(np.int64)
         if codes is None:

@@ -100,8 +100,6 @@ class Instance:
         self.visit = self._visits["key"]
         kind = type(program.process)
         self._fields: dict[str, Any] = {}
-        # Defaults lent in this turn, as bytes: stored only if they are changed.
-        self._lent: dict[str, bytes] = {}
         # Values of this turn that are known to be in their normal form.
         self._settled: dict[str, Any] = {}
         self._packed = [
@@ -166,14 +164,8 @@ class Instance:
     def _lend(self, spec: Value) -> Any:
         fresh = spec.fresh()
         self._fields[spec.name] = fresh
-        self._lent[spec.name] = encode(fresh)
         self._settled[spec.name] = fresh
         return fresh
-
-    def _keep_lent(self) -> None:
-        """Forget what was lent to a key; groups and broadcast outlive its turn."""
-        for name in self._row.names:
-            self._lent.pop(name, None)
 
     def _packed_reducing(self, spec: Reducing) -> ReducingHandle:
         name = spec.name
@@ -189,8 +181,6 @@ class Instance:
     def load(self, at: At, payload: bytes | None) -> None:
         """Begin a key's turn with its stored row."""
         self.visit.at = at
-        if self._lent:
-            self._keep_lent()
         if self._has_group_state and at[1] != self._group:
             self._leave_group()
             self._enter_group(at[1])
@@ -207,7 +197,6 @@ class Instance:
     def reload(self, payload: bytes | None) -> None:
         """Begin the key's turn anew, as if nothing had run."""
         self.visit.forget()
-        self._keep_lent()
         self._place(self._row, payload)
         if self._keeps_group:
             row, handles = self._group_start
@@ -251,14 +240,16 @@ class Instance:
         action()
         visit.is_writable = False
         self._settle_row(self._layout.rows["broadcast"])
+        self._take_back(self._layout.rows["broadcast"])
         self._broadcast_seen = self._encoded(self._layout.rows["broadcast"])
         self._broadcast_pending = self._pending_broadcast()
 
     def was_used_outside_keys(self) -> bool:
         """Whether values of a key were assigned when it was nobody's turn."""
-        kept = dict(self._fields)
         self.settle()
-        is_used = any(n in kept and n not in self._lent for n, _ in self._packed)
+        for scope in ("key", "group"):
+            self._take_back(self._layout.rows[scope])
+        is_used = any(n in self._fields for n, _ in self._packed)
         for name, _ in self._packed:
             self._fields.pop(name, None)
         return is_used
@@ -274,6 +265,7 @@ class Instance:
         if self._has_group_state:
             self._leave_group()
         visit, row = self._visits["broadcast"], self._layout.rows["broadcast"]
+        self._take_back(row)
         if (
             row.names and self._encoded(row) != self._broadcast_seen
         ) or self._pending_broadcast() != self._broadcast_pending:
@@ -366,19 +358,15 @@ class Instance:
             ) from error
 
     def _take_back(self, row: Row) -> None:
-        """Leave defaults that were only looked at unset."""
-        for name in self._lent.keys() & set(row.names):
+        """Leave what equals a default that was lent unset: reading gives the same."""
+        for name, default in row.copied:
             value = self._fields.get(name)
-            if value is not None and self._checked_bytes(name, value):
+            if type(value) is type(default) and value == default:
                 del self._fields[name]
-
-    def _checked_bytes(self, name: str, value: Any) -> bool:
-        codec = codec_of(self._layout.specs[name].type)
-        return encode(self._checked(name, codec, value)) == self._lent[name]
 
     def _record(self, scope: str, at: At, payload: bytes | None) -> None:
         row = self._layout.rows[scope]
-        if self._lent:
+        if row.copied:
             self._take_back(row)
         fresh = self._encoded(row)
         if fresh == payload:
@@ -419,8 +407,8 @@ class Instance:
         visit.at = (BROADCAST, None, None)
         visit.is_writable = False
         self._broadcast_payload = self._reader.get(BROADCAST)
-        self._broadcast_seen = self._broadcast_payload
         self._place(self._layout.rows["broadcast"], self._broadcast_payload)
+        self._broadcast_seen = self._encoded(self._layout.rows["broadcast"])
 
 
 def _is_used(layout: StateLayout, scope: str) -> bool:

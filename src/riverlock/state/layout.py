@@ -16,7 +16,7 @@ import msgspec
 
 from riverlock.core.types import Schema, type_of
 from riverlock.state.codec import Codec, codec_of, optional
-from riverlock.state.spec import Map, StateSpec
+from riverlock.state.spec import Map, StateSpec, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,6 +47,10 @@ class Row:
         self.specs = specs
         self.names = [s.name for s in specs]
         self.codecs = [codec_of(s.type) for s in specs]
+        # Defaults that can be changed in place: each key is lent a copy.
+        self.copied = [
+            (s.name, s.default) for s in specs if isinstance(s, Value) and s.is_copied
+        ]
         # Those whose values are not stored as they are: see ``Codec.plain``.
         self.objects = [s.name for s in specs if codec_of(s.type).plain is None]
 

@@ -1,0 +1,74 @@
+"""Seeds, the Spark session, stores, and a check that nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from riverlock.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+settings.register_profile(
+    "dev",
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
+settings.register_profile(
+    "night", settings.get_profile("dev"), max_examples=5_000, print_blob=True
+)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev")
+)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One local session per run; tasks are tried four times, as on a cluster."""
+    from riverlock.spark.session import local_session
+
+    session = local_session("tests", master="local[2,4]")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStorage:
+    """An empty store in a directory of its own."""
+    return LocalStorage(tmp_path / "store")
+
+
+def _is_ours(thread: threading.Thread) -> bool:
+    # Spark's gateway and the servers of other fixtures live as long as their session.
+    return thread.name.startswith("riverlock") and thread.is_alive()
+
+
+@pytest.fixture(autouse=True)
+def no_leaks() -> Iterator[None]:
+    """Fail a test that leaves one of our threads or working copies open."""
+    yield
+    left = [t for t in threading.enumerate() if _is_ours(t)]
+    for thread in left:
+        thread.join(timeout=5)
+    left = [t.name for t in left if t.is_alive()]
+    assert not left, f"threads still run: {left}"
+
+
+@pytest.fixture(autouse=True)
+def closed_copies() -> Iterator[None]:
+    """Close the LMDB environments that a test opened in this process."""
+    yield
+    import sys
+
+    module = sys.modules.get("riverlock.state.lmdb_store")
+    if module is not None:
+        module.close_all()

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from riverlock.core import errors
+from riverlock.core.errors import RiverlockError
+
+EXAMPLES: list[RiverlockError] = [
+    errors.RiverlockError("text", hint="do this", extra=1),
+    errors.DefinitionError("x", expected="a", found="b", hint="c"),
+    errors.InvalidFlowError("x", expected="a", found="b"),
+    errors.InvalidStateSpecError("x", expected="a", found="b"),
+    errors.InvalidConfigError("x", expected="a", found="b"),
+    errors.UserCodeError(
+        operator="op",
+        where="on_event",
+        cause="ZeroDivisionError: division by zero",
+        key=("a", None),
+        record="Record(a=1)",
+        epoch=7,
+        line="app.py:3 in on_event: 1 / 0",
+        trace="Traceback",
+    ),
+    errors.StateError("text"),
+    errors.StateTypeError(
+        operator="op", variable="spent", key="ann", expected="double", found=object
+    ),
+    errors.StateCorruptedError(path="p", why="w"),
+    errors.StateSchemaError(operator="op", expected="a", found="b"),
+    errors.SourceError("orders", what="gone", hint="h"),
+    errors.StorageError("put", "a/b", "no space left", retryable=True),
+    errors.StorageNotFoundError("a/b"),
+    errors.SnapshotError("text"),
+    errors.SnapshotNotFoundError("epoch 7", store="s", available="none"),
+    errors.SnapshotCorruptedError("a/b", expected="x", found="y"),
+    errors.UnsupportedFormatError("flow.json", supported=1, found=2),
+    errors.CoordinationError("text"),
+    errors.FencedError(store="s", run=3, owner="host:1"),
+    errors.EpochAbortedError(epoch=7, reason="task", cause="it died"),
+    errors.SinkError("files", epoch=3, what="refused"),
+    errors.CommitRejectedError("files", epoch=None, what="refused"),
+    errors.CommitUnknownError("files", epoch=3, what="no answer"),
+    errors.InternalError("votes differ"),
+]
+
+
+def test_every_error_has_an_example() -> None:
+    assert {type(e).__name__ for e in EXAMPLES} == set(errors.__all__)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda e: type(e).__name__)
+def test_error_survives_pickling(error: RiverlockError) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert copy.__dict__ == error.__dict__
+    assert (copy.code, copy.exit_code, copy.hint) == (
+        error.code,
+        error.exit_code,
+        error.hint,
+    )
+
+
+def test_codes_are_distinct() -> None:
+    codes = [type(e).code for e in EXAMPLES]
+
+    assert len(set(codes)) == len(codes)
+
+
+def test_messages_say_where_and_what_to_do() -> None:
+    found = {type(e).__name__: str(e) for e in EXAMPLES}
+
+    assert found["InvalidConfigError"] == "could not use x: expected a, found b"
+    assert found["StorageNotFoundError"] == "could not read a/b: no such object"
+    assert found["UserCodeError"].startswith(
+        "user code raised ZeroDivisionError: division by zero at operator 'op',"
+        " on_event, key ('a', None), epoch 7\n  app.py:3 in on_event: 1 / 0\n"
+        "  record: Record(a=1)"
+    )
+    assert "'spent' of operator 'op', key 'ann'" in found["StateTypeError"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "builtin"),
+    [
+        (errors.InvalidConfigError, ValueError),
+        (errors.StorageError, OSError),
+        (errors.StateTypeError, TypeError),
+    ],
+)
+def test_errors_are_also_what_python_calls_them(
+    kind: type[Exception], builtin: type[Exception]
+) -> None:
+    assert issubclass(kind, builtin)
