@@ -59,8 +59,8 @@ def no_leaks() -> Iterator[None]:
     left = [t for t in threading.enumerate() if _is_ours(t)]
     for thread in left:
         thread.join(timeout=5)
-    left = [t.name for t in left if t.is_alive()]
-    assert not left, f"threads still run: {left}"
+    running = [t.name for t in left if t.is_alive()]
+    assert not running, f"threads still run: {running}"
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -100,7 +101,8 @@ def run(epochs: list[list[Row]], parallelism: int) -> Any:
 def state_of(stores: list[MemoryStore]) -> Any:
     """Return all entries; the indexes of a list only say in which order they are."""
     slot = list_slot("recent")
-    entries, lists = [], []
+    entries: list[Any] = []
+    lists: list[Any] = []
     for entry_id, payload in sorted(p for s in stores for p in s.scan(b"")):
         is_element = entry_id[:-8].endswith(slot)
         (lists if is_element else entries).append(
@@ -142,7 +144,7 @@ def runs(draw: st.DrawFn) -> tuple[list[Row], list[list[Row]], int]:
     whole = list(enumerate(draw(RECORDS)))
     cuts = sorted(draw(st.lists(st.integers(0, len(whole)), max_size=4)))
     edges = [0, *cuts, len(whole)]
-    pieces = [whole[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [whole[a:b] for a, b in pairwise(edges)]
     shuffled = [draw(st.permutations(p)) for p in pieces]
     return whole, shuffled, draw(st.integers(1, 20))
 

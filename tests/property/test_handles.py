@@ -64,7 +64,7 @@ class Model:
         self.one: list[int] | None = None
 
 
-def on_model(m: Model, name: str, arg: Any) -> None:
+def on_model(m: Model, name: str, arg: Any) -> None:  # noqa: C901 - a table
     match name:
         case "append":
             m.items.append(list(arg))
@@ -92,7 +92,7 @@ def on_model(m: Model, name: str, arg: Any) -> None:
             m.one.append(1)
 
 
-def on_handles(
+def on_handles(  # noqa: C901 - the same table
     items: ListHandle[Any], seen: MapHandle[Any], one: ValueHandle, name: str, arg: Any
 ) -> None:
     match name:
@@ -178,9 +178,11 @@ def check(
         handles = [bind(s, visit) for s in plan.specs.values()]
         for key, model in models.items():
             visit.at = (with_group(1, key_bytes((key,))), 1, (key,))
-            assert handles[0] == model.items
-            assert handles[1] == model.seen
+            assert isinstance(handles[0], ListHandle)
+            assert isinstance(handles[1], MapHandle)
             assert isinstance(handles[2], ValueHandle)
+            assert list(handles[0]) == model.items
+            assert dict(handles[1]) == model.seen
             assert handles[2].get() == model.one
             visit.flush()
 
