@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import TaskContext
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 
 from riverlock.coordinator.epoch import FIRST_EPOCH, PlannedInputs
-from riverlock.core.errors import EpochAbortedError, RiverlockError
+from riverlock.core.errors import EpochAbortedError, InvalidFlowError, RiverlockError
 from riverlock.runtime.columns import GROUP, INPUT, SEQ
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
@@ -88,6 +88,12 @@ class SparkEngine:
                     rows = self._keyed(stage, frames, epoch, planned, parent)
                 case WriteStage():
                     rows = self._write(stage, frames, epoch)
+        except AnalysisException as error:
+            raise InvalidFlowError(
+                f"stage {stage_id!r}",
+                expected="expressions that Spark accepts",
+                found=last_line(error),
+            ) from error
         except (PySparkException, Py4JError) as error:
             remote = find_remote(error)
             if remote is not None:
@@ -238,7 +244,7 @@ class SparkEngine:
             F.struct(*shown).alias(BROADCAST_ROW),
             F.col(SEQ),
             F.lit(BROADCASTS).alias(INPUT),
-            owners.cast("int").alias(_OWNER),
+            owners.alias(_OWNER),
         )
 
     def _initial(self, stage: KeyedStage) -> DataFrame:

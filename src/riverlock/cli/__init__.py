@@ -1,0 +1,89 @@
+"""The command line: ``riverlock run app.py --store store``, ``riverlock status store``.
+
+Commands are loaded when called, and load what they need when they need it: ``--help``
+is instant, and every command but ``run`` and ``check`` works without Spark.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from riverlock._version import __version__
+
+__all__ = ["main"]
+
+# name -> (module, attribute, line of the list)
+_COMMANDS: Final = {
+    "run": ("run", "run", "Run the flow of a file on a store."),
+    "check": ("check", "check", "Check a flow without running it."),
+    "status": ("status", "status", "Show how a flow is doing."),
+    "state": ("state", "state", "Show what operators remember."),
+    "snapshots": ("snapshots", "snapshots", "List the epochs that are kept."),
+    "snapshot": ("snapshots", "snapshot", "Give an epoch a name, so that it is kept."),
+    "verify": ("verify", "verify", "Check that every epoch that is kept is whole."),
+    "new": ("new", "new", "Make a small project that runs at once."),
+    "doctor": ("doctor", "doctor", "Look whether this machine can run flows."),
+}
+
+
+class _Commands(click.Group):
+    """A group that knows its commands by name and loads one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, attribute, _ = _COMMANDS[cmd_name]
+        found = getattr(import_module(f"riverlock.cli.{module}"), attribute)
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(n, line) for n, (_, _, line) in _COMMANDS.items()])
+
+    def main(  # type: ignore[override] - click has one overload per mode
+        self, *args: Any, standalone_mode: bool = True, **extra: Any
+    ) -> Any:
+        """Run, and exit with our codes: a wrong option is the user's error, 1."""
+        call: Any = super().main
+        if not standalone_mode:
+            return call(*args, standalone_mode=False, **extra)
+        try:
+            code = call(*args, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            error.show()
+            code = 1
+        except click.Abort:
+            click.echo("interrupted", err=True)
+            code = 130
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 88},
+)
+@click.version_option(__version__, prog_name="riverlock")
+def main() -> None:
+    r"""Reliable, stateful stream processing in Python, on Spark.
+
+    A store is a directory or an object-store address that holds a flow's epochs and
+    state. Exit codes: 0 fine, 1 your code, data or options, 2 a bug of riverlock,
+    3 store or snapshot damaged or missing, 4 another run owns the flow, 5 a sink did
+    not commit, 130 interrupted.
+
+    \b
+    Examples:
+      riverlock new shop && cd shop
+      riverlock run app.py --store store --available-now
+      riverlock state store
+    """

@@ -1,0 +1,74 @@
+"""What all commands share: ``--json``, ``--debug``, errors as exit codes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from riverlock.core.errors import RiverlockError
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.catalog import Catalog
+
+__all__ = ["command", "open_catalog", "store_argument"]
+
+Body = Callable[..., int | None]
+
+
+def command(name: str) -> Callable[[Body], click.Command]:
+    """Make a command of a function; what it returns is the exit code.
+
+    The function gets ``as_json``. Errors never show a traceback without ``--debug``.
+    """
+
+    def wrap(body: Body) -> click.Command:
+        @functools.wraps(body)
+        def guarded(*, debug: bool, **options: Any) -> None:
+            ctx = click.get_current_context()
+            ctx.exit(_guard(body, options, debug=debug) or 0)
+
+        guarded = click.option(
+            "--debug", is_flag=True, help="Show the traceback of an error."
+        )(guarded)
+        guarded = click.option(
+            "--json", "as_json", is_flag=True, help="Print JSON, for programs."
+        )(guarded)
+        return click.command(name)(guarded)
+
+    return wrap
+
+
+def _guard(body: Body, options: dict[str, Any], *, debug: bool) -> int | None:
+    try:
+        return body(**options)
+    except (click.ClickException, click.Abort, click.exceptions.Exit):
+        raise
+    except RiverlockError as error:
+        caught: Exception = error
+    except Exception as error:  # noqa: BLE001 - the last frame before the user
+        caught = error
+    from riverlock.cli.errors import report
+
+    return report(caught, as_json=options["as_json"], debug=debug)
+
+
+store_argument = click.argument(
+    "store", metavar="STORE", type=click.Path(file_okay=False)
+)
+
+
+def open_catalog(store: str) -> Catalog:
+    """Open a store that exists.
+
+    Raises:
+        SnapshotNotFoundError: There is none.
+    """
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.storage.open import open_storage
+
+    catalog = Catalog(open_storage(store))
+    catalog.flow()
+    return catalog

@@ -1,0 +1,155 @@
+"""``riverlock run``."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from riverlock.cli import text
+from riverlock.cli.app import find_flow, load, parse, worker_path
+from riverlock.cli.command import command
+from riverlock.cli.progress import Progress, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from riverlock.cli.app import App
+    from riverlock.flow.flow import Flow
+
+__all__ = ["open_app", "run", "session_options"]
+
+_INTERRUPTED = 130
+
+
+def _pairs(
+    ctx: click.Context, param: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str]:
+    for text_ in given:
+        if "=" not in text_:
+            raise click.BadParameter(f"expected NAME=VALUE, found {text_!r}")
+    return dict(text_.split("=", 1) for text_ in given)
+
+
+def session_options(body: Any) -> Any:
+    """Add the options that say which Spark to use."""
+    body = click.option(
+        "--conf",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=_pairs,
+        help="A setting of Spark; may be repeated.",
+    )(body)
+    return click.option(
+        "--master", help="Spark's master; default: all cores of this machine."
+    )(body)
+
+
+@command("run")
+@click.argument("app", metavar="APP.py[:FLOW]", type=click.Path())
+@click.option("--store", required=True, help="Where the flow's epochs and state are.")
+@click.option("--available-now", is_flag=True, help="Take what is there, then stop.")
+@click.option("--parallelism", type=int, help="Tasks per keyed stage; default: cores.")
+@click.option("--max-rows-per-epoch", type=int, help="Take no more records at once.")
+@click.option("--epoch-target", help="How long an epoch should take; default 1 second.")
+@click.option("--max-epochs", type=int, help="Stop after so many epochs.")
+@session_options
+def run(  # noqa: PLR0913 - the options of the command
+    *,
+    app: str,
+    store: str,
+    master: str | None,
+    conf: dict[str, str],
+    as_json: bool,
+    **options: Any,
+) -> int:
+    r"""Run the flow of a file on a store, until its input ends or Ctrl-C.
+
+    FLOW is the name of a flow in the file, or of a function that returns one; it may
+    be left out if there is only one. The file is loaded like a module: what stands
+    under `if __name__ == "__main__":` is not run. Ctrl-C finishes the epoch under way,
+    a second one drops it; either way nothing is lost.
+
+    Progress goes to standard error; with --json one line per epoch goes to standard
+    output.
+
+    \b
+    Examples:
+      riverlock run app.py --store store --available-now
+      riverlock run app.py:shop --store s3://bucket/shop --parallelism 8
+    """
+    target = parse(app)
+    with progress(as_json=as_json) as shown, _log_to(shown), _interrupts() as seen:
+        shown.say("starting Spark")
+        flow = open_app(target, master=master, conf=conf)
+        chosen = {k: v for k, v in options.items() if v is not None}
+        shown.begin(flow.name)
+        shown.is_stopping = lambda: bool(seen())
+        flow.run(store, on_status=shown.update, **chosen)
+        interrupted = bool(seen())
+    shown.end(text.now_us(), interrupted=interrupted, store=store)
+    return _INTERRUPTED if interrupted else 0
+
+
+def open_app(app: App, *, master: str | None, conf: dict[str, str]) -> Flow:
+    """Start Spark, so that the file may use it at module level, and load the flow.
+
+    Raises:
+        RiverlockError: Spark cannot start, or the file has no flow that can be used.
+    """
+    from riverlock.spark.modules import send_by_value
+    from riverlock.spark.session import local_session
+
+    with worker_path(app.folder):
+        local_session(f"riverlock {app.file.name}", master=master, conf=conf)
+    module = load(app)
+    flow = find_flow(module, app.name)
+    send_by_value(module, app.folder)
+    return flow
+
+
+@contextlib.contextmanager
+def _log_to(shown: Progress) -> Iterator[None]:
+    """Show warnings of the library above the progress line."""
+
+    class _Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            shown.warn(record.getMessage().partition("\n")[0])
+
+    log, handler = logging.getLogger("riverlock"), _Handler(logging.WARNING)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Any]:
+    """Give a function that tells which stop signals came, whoever handles them."""
+    numbers: set[int] = set()
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: numbers
+        return
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+
+    def seen() -> set[int]:
+        with contextlib.suppress(BlockingIOError):
+            while received := ours.recv(64):
+                numbers.update({*received} & {signal.SIGINT, signal.SIGTERM})
+        return numbers
+
+    try:
+        yield seen
+    finally:
+        signal.set_wakeup_fd(before)
+        ours.close()
+        theirs.close()

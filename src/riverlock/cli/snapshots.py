@@ -1,0 +1,138 @@
+"""``riverlock snapshots`` and ``riverlock snapshot``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from riverlock.cli import text
+from riverlock.cli.command import command, open_catalog, store_argument
+from riverlock.core.errors import SnapshotError
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.catalog import Catalog
+
+__all__ = ["snapshot", "snapshots"]
+
+
+@command("snapshots")
+@store_argument
+def snapshots(*, store: str, as_json: bool) -> None:
+    r"""List the epochs that are kept, and the names given to them.
+
+    Any of them can be looked into with `riverlock state STORE --at EPOCH`.
+
+    \b
+    Examples:
+      riverlock snapshots store
+      riverlock snapshots store --json | jq '.[-1].epoch'
+    """
+    catalog = open_catalog(store)
+    names = _names(catalog)
+    rows = [_row(catalog, epoch, names.get(epoch, [])) for epoch in catalog.epochs()]
+    if as_json:
+        text.print_json(rows)
+        return
+    if not rows:
+        click.echo("no epoch yet")
+        return
+    now = text.now_us()
+    text.table(_COLUMNS, [_shown(row, now) for row in rows])
+
+
+@command("snapshot")
+@store_argument
+@click.argument("name")
+@click.option("--at", metavar="EPOCH", help="The epoch; default: the newest.")
+@click.option("--note", default="", help="A remark that is kept with it.")
+def snapshot(
+    *, store: str, name: str, at: str | None, note: str, as_json: bool
+) -> None:
+    r"""Give an epoch a NAME, so that it and its files are kept until further notice.
+
+    The flow may run meanwhile.
+
+    \b
+    Examples:
+      riverlock snapshot store before-upgrade
+      riverlock snapshot store audit-2026 --at 41 --note "end of year"
+    """
+    catalog = open_catalog(store)
+    epoch = catalog.resolve(at).epoch
+    named = catalog.pin(name, epoch=epoch, now_us=text.now_us(), note=note)
+    if as_json:
+        text.print_json({"name": named.name, "epoch": epoch, "note": named.note})
+        return
+    click.echo(f"epoch {epoch} is kept as {name!r}")
+
+
+_COLUMNS = (
+    "epoch",
+    "decided",
+    "age",
+    "records",
+    "entries",
+    "state",
+    "added",
+    "took",
+    "tasks",
+    "run",
+    "code",
+    "names",
+)
+
+
+def _names(catalog: Catalog) -> dict[int, list[str]]:
+    names: dict[int, list[str]] = {}
+    for named in catalog.snapshots():
+        epoch = named.regions.get(catalog.region)
+        if epoch is not None:
+            names.setdefault(epoch, []).append(named.name)
+    return names
+
+
+def _row(catalog: Catalog, epoch: int, names: list[str]) -> dict[str, Any]:
+    from riverlock.snapshot.status import input_rows
+
+    try:
+        manifest = catalog.manifest(epoch)
+    except SnapshotError as error:
+        return {"epoch": epoch, "names": names, "problem": error.message}
+    files = [f for s in manifest.operators.values() for f in s.files]
+    return {
+        "epoch": epoch,
+        "decided_us": manifest.decided_us,
+        "rows": input_rows(manifest),
+        "state_entries": sum(s.entries for s in manifest.operators.values()),
+        "state_bytes": sum(f.bytes for f in files),
+        "state_files": len(files),
+        "added_bytes": sum(f.bytes for f in files if f.first_epoch == epoch),
+        "seconds": (manifest.decided_us - manifest.started_us) / 1e6,
+        "parallelism": manifest.parallelism,
+        "run": manifest.run,
+        "code": manifest.code,
+        "names": names,
+        "problem": None,
+    }
+
+
+def _shown(row: dict[str, Any], now: int) -> list[str]:
+    names = ", ".join(row["names"])
+    if row["problem"] is not None:
+        blank = ["-"] * (len(_COLUMNS) - 2)
+        return [str(row["epoch"]), *blank, f"{names} DAMAGED: riverlock verify".strip()]
+    return [
+        str(row["epoch"]),
+        text.instant(row["decided_us"]),
+        text.age(row["decided_us"], now),
+        text.count(row["rows"]),
+        text.count(row["state_entries"]),
+        text.size(row["state_bytes"]),
+        text.size(row["added_bytes"]),
+        text.duration(row["seconds"]),
+        str(row["parallelism"]),
+        str(row["run"]),
+        row["code"][:8],
+        names,
+    ]

@@ -1,0 +1,256 @@
+"""``riverlock state``."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from riverlock.cli import text
+from riverlock.cli.command import command, open_catalog, store_argument
+from riverlock.core.errors import RiverlockError, SnapshotNotFoundError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Manifest, OperatorState, Variable
+
+__all__ = ["state"]
+
+_TIMERS = "timers"
+_SAMPLE = 3
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the names of operators and state variables."""
+    try:
+        manifest = open_catalog(ctx.params["store"]).resolve(ctx.params.get("at"))
+        if param.name == "operator":
+            names = list(manifest.operators)
+        else:
+            operator = manifest.operators[ctx.params["operator"]]
+            names = [*operator.variables, _TIMERS]
+    except (RiverlockError, KeyError):
+        return []
+    return [n for n in names if n.startswith(incomplete)]
+
+
+@command("state")
+@store_argument
+@click.argument("operator", required=False, shell_complete=_complete)
+@click.argument("variable", metavar="[STATE]", required=False, shell_complete=_complete)
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="Only this key: text, or a JSON array for several columns or null.",
+)
+@click.option("--at", metavar="EPOCH|NAME", help="Which epoch; default: the newest.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=20, help="Rows shown; default 20."
+)
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write all rows to a Parquet file instead.",
+)
+def state(  # noqa: PLR0913 - the options of the command
+    *,
+    store: str,
+    operator: str | None,
+    variable: str | None,
+    key: str | None,
+    at: str | None,
+    limit: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    r"""Show what operators remember, at any epoch that is kept.
+
+    Without OPERATOR: all operators. With it: its state variables, each with a sample.
+    With STATE (a variable, or `timers`): the rows, typed. The flow may run meanwhile.
+
+    \b
+    Examples:
+      riverlock state store velocity spent --key ann
+      riverlock state store velocity --key '["ann", 7]' --at before-upgrade --json
+    """
+    if operator is None and key is not None:
+        raise click.UsageError("--key needs an OPERATOR")
+    if variable is None and out is not None:
+        raise click.UsageError("--out needs an OPERATOR and a STATE")
+    catalog = open_catalog(store)
+    manifest = catalog.resolve(at)
+    if operator is None:
+        _show_operators(manifest, as_json=as_json)
+        return
+    view = _View(catalog, manifest, operator, key)
+    if variable is None:
+        view.show_variables(limit=min(limit, _SAMPLE), as_json=as_json)
+    elif out is not None:
+        view.write(variable, out, as_json=as_json)
+    else:
+        view.show_rows(variable, limit=limit, as_json=as_json)
+
+
+def _show_operators(manifest: Manifest, *, as_json: bool) -> None:
+    if as_json:
+        text.print_json(
+            {
+                "epoch": manifest.epoch,
+                "operators": {u: _summary(s) for u, s in manifest.operators.items()},
+            }
+        )
+        return
+    click.echo(f"epoch {manifest.epoch}, decided {text.instant(manifest.decided_us)}")
+    if not manifest.operators:
+        click.echo("no operator has state")
+        return
+    text.table(
+        ("operator", "keys", "entries", "size", "state"),
+        [
+            (
+                uid,
+                s.keys,
+                text.count(s.entries),
+                text.size(sum(f.bytes for f in s.files)),
+                ", ".join(f"{n}: {kind(v)}" for n, v in s.variables.items()),
+            )
+            for uid, s in manifest.operators.items()
+        ],
+    )
+
+
+def kind(variable: Variable) -> str:
+    """Return what a variable is, in a few words."""
+    inner = variable.type
+    if variable.key is not None:
+        inner = f"{variable.key}, {inner}"
+    short = inner if variable.kind == "value" else f"{variable.kind}<{inner}>"
+    if variable.ttl_us is not None:
+        short += f" for {text.duration(variable.ttl_us / 1e6)}"
+    return short if variable.scope == "key" else f"{short} per {variable.scope}"
+
+
+def _summary(state: OperatorState) -> dict[str, Any]:
+    return {
+        "keys": state.keys,
+        "entries": state.entries,
+        "bytes": sum(f.bytes for f in state.files),
+        "files": len(state.files),
+        "variables": {
+            n: {
+                "kind": v.kind,
+                "type": v.type,
+                "key": v.key,
+                "scope": v.scope,
+                "ttl_us": v.ttl_us,
+            }
+            for n, v in state.variables.items()
+        },
+    }
+
+
+class _View:
+    """The entries of one operator at one epoch, perhaps of one key."""
+
+    def __init__(
+        self, catalog: Catalog, manifest: Manifest, uid: str, key: str | None
+    ) -> None:
+        from riverlock.cli.keys import of_key
+        from riverlock.snapshot.reader import operator_of, read_entries
+
+        self._store = catalog.storage.uri
+        self._state = operator_of(manifest, uid, store=self._store)
+        self._uid, self._epoch, self._key = uid, manifest.epoch, key
+        found = read_entries(catalog.storage, self._state, now_us=manifest.now_us)
+        if found is not None and key is not None:
+            found = of_key(found, self._state.keys, key)
+        self._entries = found
+
+    def _rows(self, name: str) -> pa.Table | None:
+        from riverlock.snapshot.reader import read_variable
+
+        if name != _TIMERS and name not in self._state.variables:
+            known = [*self._state.variables, _TIMERS]
+            close = difflib.get_close_matches(name, known, n=1)
+            meant = f" (did you mean {close[0]!r}?)" if close else ""
+            raise SnapshotNotFoundError(
+                f"state {name!r} of operator {self._uid!r}{meant}",
+                store=self._store,
+                available=", ".join(known),
+            )
+        if self._entries is None:
+            return None
+        return read_variable(self._entries, self._state, name)
+
+    def _heading(self) -> str:
+        of = "" if self._key is None else f", key {self._key}"
+        return f"operator {self._uid}{of}, epoch {self._epoch}"
+
+    def show_variables(self, *, limit: int, as_json: bool) -> None:
+        found = {n: self._rows(n) for n in (*self._state.variables, _TIMERS)}
+        if as_json:
+            parts = _summary(self._state)
+            kinds = parts.pop("variables")
+            parts["variables"] = {
+                n: {**kinds.get(n, {"kind": "timers"}), **_page(rows, limit)}
+                for n, rows in found.items()
+            }
+            head = {"epoch": self._epoch, "operator": self._uid, "key": self._key}
+            text.print_json({**head, **parts})
+            return
+        click.echo(f"{self._heading()}; keys: {self._state.keys}")
+        for name, rows in found.items():
+            variable = self._state.variables.get(name)
+            what = "pending" if variable is None else kind(variable)
+            number = 0 if rows is None else rows.num_rows
+            click.echo(f"\n{name} ({what}): {text.count(number)} rows")
+            if rows is not None and number and limit:
+                _table(rows.slice(0, limit))
+
+    def show_rows(self, name: str, *, limit: int, as_json: bool) -> None:
+        rows = self._rows(name)
+        page = _page(rows, limit)
+        if as_json:
+            head = {"epoch": self._epoch, "operator": self._uid, "state": name}
+            text.print_json({**head, "key": self._key, **page})
+            return
+        click.echo(f"{name} of {self._heading()}: {text.count(page['count'])} rows")
+        if rows is None or not page["rows"]:
+            return
+        _table(rows.slice(0, limit))
+        if page["count"] > limit:
+            more = text.count(page["count"] - limit)
+            click.echo(f"... {more} more; --limit N shows more, --out FILE writes all")
+
+    def write(self, name: str, out: Path, *, as_json: bool) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows = self._rows(name)
+        if rows is None:
+            rows = pa.table({})
+        pq.write_table(rows, out)
+        if as_json:
+            text.print_json({"path": str(out), "count": rows.num_rows})
+            return
+        click.echo(f"wrote {text.count(rows.num_rows)} rows to {out}")
+
+
+def _page(rows: pa.Table | None, limit: int) -> dict[str, Any]:
+    if rows is None:
+        return {"count": 0, "rows": []}
+    return {"count": rows.num_rows, "rows": _plain(rows.slice(0, limit))}
+
+
+def _plain(rows: pa.Table) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = rows.to_pylist()
+    return found
+
+
+def _table(rows: pa.Table) -> None:
+    text.table(rows.column_names, [list(row.values()) for row in _plain(rows)])

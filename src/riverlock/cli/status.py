@@ -1,0 +1,278 @@
+"""``riverlock status``: one screen from the store alone, also of a dead flow."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from riverlock.cli import text
+from riverlock.cli.command import command, open_catalog, store_argument
+from riverlock.core.errors import StorageNotFoundError
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.owner import Life
+    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.status import Status
+
+__all__ = ["status"]
+
+_PERIOD_SECONDS = 1.0
+# A run that has nothing left to read and decides nothing for so long is waiting.
+_QUIET_US = 3_000_000
+_STALLED_SECONDS = 10.0
+_COLOURS = {
+    "running": "green",
+    "waiting": "green",
+    "starting": "cyan",
+    "stalled": "yellow",
+    "failed": "red",
+    "crashed": "red",
+}
+
+
+@command("status")
+@store_argument
+@click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
+def status(*, store: str, watch: bool, as_json: bool) -> None:
+    r"""Show how a flow is doing: its state in one word, epoch, lag, rates, sizes.
+
+    Reads the store only, so it works for a flow on another machine and for one that
+    is dead. The words: starting, running, waiting (for input), stalled (alive, without
+    a sign of life for a while), stopped, failed (with an error), crashed (without a
+    word), new (no run yet).
+
+    \b
+    Examples:
+      riverlock status store --watch
+      riverlock status store --json | jq -r .state
+    """
+    catalog = open_catalog(store)
+    if not watch:
+        _show(catalog, as_json=as_json)
+        return
+    try:
+        while True:
+            if not as_json and sys.stdout.isatty():
+                click.clear()
+            _show(catalog, as_json=as_json)
+            time.sleep(_PERIOD_SECONDS)
+    except KeyboardInterrupt:
+        return
+
+
+def _show(catalog: Catalog, *, as_json: bool) -> None:
+    found = collect(catalog)
+    if as_json:
+        text.print_json(found)
+    else:
+        _print(found)
+
+
+def collect(catalog: Catalog) -> dict[str, Any]:
+    """Return all that the store tells of a flow now."""
+    from riverlock.snapshot.owner import life_of
+    from riverlock.snapshot.status import status_of
+
+    flow, now = catalog.flow(), text.now_us()
+    newest, run, live = catalog.newest(), catalog.newest_run(), _live(catalog)
+    life = None if run is None else life_of(catalog, run)
+    # The live status is a hint: one of an earlier run says nothing of this one.
+    mine = (
+        live if live is not None and run is not None and live.run == run.run else None
+    )
+    facts: dict[str, Any] = {
+        "flow": flow.name,
+        "store": catalog.storage.uri,
+        "state": _word(life, mine, newest, now),
+        "run": None if run is None else run.run,
+        "host": None if run is None else run.host,
+        "pid": None if run is None else run.pid,
+        "started_us": None if run is None else run.started_us,
+        "epoch": None,
+        "error": None if mine is None else mine.error,
+        "silent_seconds": None if life is None else life.silent_seconds,
+    }
+    if newest is not None:
+        known = status_of(newest, updated_us=newest.decided_us, state="")
+        facts |= _figures(newest, known, live)
+        facts["snapshot_age_seconds"] = max(0, now - newest.decided_us) / 1e6
+        facts["operators"] = _operators(newest)
+        facts["sinks"] = _sinks(newest)
+        facts["sources"] = _sources(newest, facts["lag_rows"])
+    return facts
+
+
+def _live(catalog: Catalog) -> Status | None:
+    from riverlock.snapshot.status import Status
+
+    try:
+        data = catalog.storage.get(catalog.paths.status)
+        return msgspec.json.decode(data, type=Status)
+    except (StorageNotFoundError, msgspec.MsgspecError):
+        return None
+
+
+def _word(
+    life: Life | None, live: Status | None, newest: Manifest | None, now: int
+) -> str:
+    if life is None:
+        return "new"
+    if life.has_ended:
+        return "stopped" if live is None else live.state.replace("running", "stopped")
+    if not life.is_alive:
+        return "crashed"
+    if life.is_starting:
+        return "starting"
+    if life.silent_seconds is not None and life.silent_seconds > _STALLED_SECONDS:
+        return "stalled"
+    if live is None or newest is None:
+        return "starting"
+    is_level = not any(live.lag_rows.values())
+    if is_level and now - newest.decided_us > _QUIET_US:
+        return "waiting"
+    return "running"
+
+
+def _figures(newest: Manifest, known: Status, live: Status | None) -> dict[str, Any]:
+    is_current = live is not None and live.epoch == newest.epoch
+    return {
+        "epoch": newest.epoch,
+        "decided_us": newest.decided_us,
+        "rows": known.rows,
+        "rows_per_second": known.rows_per_second,
+        "epoch_seconds": known.epoch_seconds,
+        "lag_rows": dict(live.lag_rows) if live is not None and is_current else {},
+        "watermark_us": known.watermark_us,
+        "state_entries": known.state_entries,
+        "state_bytes": known.state_bytes,
+        "state_files": known.state_files,
+        "parallelism": known.parallelism,
+        "bad_rows": live.bad_rows if live is not None and is_current else 0,
+        "dead_letters": known.dead_letters,
+        "code": newest.code,
+    }
+
+
+def _operators(newest: Manifest) -> list[dict[str, Any]]:
+    stages = newest.metrics.get("stages", {})
+    return [
+        {
+            "uid": uid,
+            "keys": s.keys,
+            "entries": s.entries,
+            "bytes": sum(f.bytes for f in s.files),
+            "files": len(s.files),
+            "rows": stages.get(uid, {}).get("rows"),
+            "next_timer_us": _least(s.timers.event_us, s.timers.processing_us),
+        }
+        for uid, s in newest.operators.items()
+    ]
+
+
+def _least(*instants: int | None) -> int | None:
+    return min((i for i in instants if i is not None), default=None)
+
+
+def _sinks(newest: Manifest) -> list[dict[str, Any]]:
+    return [
+        {"uid": uid, "kind": output.kind, "rows": output.rows}
+        for uid, output in newest.outputs.items()
+    ]
+
+
+def _sources(newest: Manifest, lag: dict[str, int | None]) -> list[dict[str, Any]]:
+    return [
+        {"uid": uid, "rows": read.rows, "lag_rows": lag.get(uid), "position": read.end}
+        for uid, read in newest.inputs.items()
+    ]
+
+
+def _print(found: dict[str, Any]) -> None:
+    now = text.now_us()
+    word = click.style(found["state"], fg=_COLOURS.get(found["state"]), bold=True)
+    click.echo(f"{found['flow']}: {word}{_since(found, now)}")
+    if found["epoch"] is None:
+        click.echo("no epoch yet")
+    else:
+        text.facts(_screen(found, now))
+        _print_tables(found, now)
+    if found["error"]:
+        click.echo("\n" + click.style("last error: ", fg="red") + found["error"])
+    if found["state"] == "crashed":
+        click.echo("\nstart it again: it goes on where it was, nothing is lost")
+
+
+def _since(found: dict[str, Any], now: int) -> str:
+    if found["run"] is None:
+        return ""
+    began = text.age(found["started_us"], now)
+    place = f"process {found['pid']} on {found['host']}"
+    return f" (run {found['run']}, {place}, started {began})"
+
+
+def _screen(found: dict[str, Any], now: int) -> dict[str, str]:
+    mark = found["watermark_us"]
+    shown = {
+        "epoch": f"{found['epoch']}, decided {text.age(found['decided_us'], now)}",
+        "rate": f"{text.count(found['rows_per_second'])} records/s"
+        f" ({text.count(found['rows'])} records in {found['epoch_seconds']:.2f} s)",
+        "lag": lag(found["lag_rows"]),
+        "watermark": "none"
+        if mark is None
+        else f"{text.instant(mark)} ({text.age(mark, now)})",
+        "state": f"{text.count(found['state_entries'])} entries,"
+        f" {text.size(found['state_bytes'])} in {found['state_files']} files",
+        "parallelism": str(found["parallelism"]),
+        "store": found["store"],
+    }
+    if found["bad_rows"]:
+        shown["bad rows"] = text.count(found["bad_rows"])
+    if found["dead_letters"]:
+        shown["dead letters"] = text.count(found["dead_letters"])
+    return shown
+
+
+def lag(rows: dict[str, int | None]) -> str:
+    """Return how many records wait to be read."""
+    if not rows or None in rows.values():
+        return "unknown"
+    total = sum(n for n in rows.values() if n is not None)
+    return "none" if total == 0 else f"{text.count(total)} records"
+
+
+def _print_tables(found: dict[str, Any], now: int) -> None:
+    click.echo()
+    text.table(
+        ("source", "records", "lag", "position"),
+        [
+            (s["uid"], text.count(s["rows"]), text.count(s["lag_rows"]), s["position"])
+            for s in found["sources"]
+        ],
+    )
+    if found["operators"]:
+        click.echo()
+        text.table(
+            ("operator", "keys", "records", "entries", "size", "next timer"),
+            [
+                (
+                    o["uid"],
+                    o["keys"],
+                    text.count(o["rows"]),
+                    text.count(o["entries"]),
+                    text.size(o["bytes"]),
+                    text.instant(o["next_timer_us"]),
+                )
+                for o in found["operators"]
+            ],
+        )
+    if found["sinks"]:
+        click.echo()
+        text.table(
+            ("sink", "kind", "records"),
+            [(s["uid"], s["kind"], text.count(s["rows"])) for s in found["sinks"]],
+        )

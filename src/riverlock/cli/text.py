@@ -1,0 +1,168 @@
+"""How figures, times and tables look; plain text wherever nobody watches."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from riverlock.core.times import to_iso
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+
+__all__ = [
+    "age",
+    "console",
+    "count",
+    "duration",
+    "facts",
+    "instant",
+    "now_us",
+    "print_json",
+    "size",
+    "table",
+    "value",
+]
+
+_STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def now_us() -> int:
+    """Return the machine's wall time."""
+    return time.time_ns() // 1_000
+
+
+def count(number: float | None) -> str:
+    """Return a number with its thousands apart."""
+    return "?" if number is None else f"{number:,.0f}"
+
+
+def size(number: float) -> str:
+    """Return bytes in a unit that a person reads."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if number < 1000 or unit == "TB":
+            break
+        number /= 1000
+    return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in its two greatest units.
+
+    >>> duration(0.25), duration(75), duration(90_000)
+    ('250 ms', '1 min 15 s', '1 d 1 h')
+    """
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    parts, rest = [], round(seconds)
+    for length, unit in (*_STEPS, (1, "s")):
+        amount, rest = divmod(rest, length)
+        if amount:
+            parts.append(f"{amount} {unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2])
+
+
+def age(at_us: int | None, now: int) -> str:
+    """Return how long ago an instant was."""
+    if at_us is None:
+        return "never"
+    return f"{duration(max(0, now - at_us) / 1e6)} ago"
+
+
+def instant(at_us: int | None) -> str:
+    """Return an instant to the second, in UTC."""
+    if at_us is None:
+        return "none"
+    try:
+        return to_iso(at_us // 1_000_000 * 1_000_000)
+    except OverflowError:
+        return f"{at_us} us"
+
+
+def value(found: object) -> str:
+    """Return a stored value as short text; text itself stands as it is."""
+    if found is None:
+        return "null"
+    if isinstance(found, str):
+        return found if found.isprintable() else repr(found)[1:-1]
+    if isinstance(found, bool | int | float):
+        return str(found).lower() if isinstance(found, bool) else repr(found)
+    if isinstance(found, bytes):
+        return f"0x{found.hex()}"
+    if isinstance(found, dict | list | tuple):
+        return msgspec.json.encode(found).decode()
+    return str(found)
+
+
+def print_json(data: object) -> None:
+    """Print data as one JSON value; a list or object as one line."""
+    click.echo(msgspec.json.encode(data, enc_hook=str))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a terminal to draw on; made when needed, since rich takes its time."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+
+
+def facts(pairs: Mapping[str, str]) -> None:
+    """Print names and what they stand for, in two columns."""
+    width = max(map(len, pairs), default=0)
+    for name, text in pairs.items():
+        first, *more = text.split("\n")
+        click.echo(f"{click.style(name.ljust(width), dim=True)}  {first}")
+        for line in more:
+            click.echo(f"{' ' * width}  {line}")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows under a heading; a column of numbers is set to the right.
+
+    Nothing is cut off where the output is not a terminal.
+    """
+    cells = [[c if isinstance(c, str) else value(c) for c in row] for row in rows]
+    numeric = [
+        bool(rows) and all(_is_number(row[at]) for row in rows)
+        for at in range(len(columns))
+    ]
+    if sys.stdout.isatty():
+        _draw(columns, cells, numeric)
+        return
+    lines = [list(columns), *cells]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    for line in lines:
+        texts = [
+            c.rjust(w) if right else c.ljust(w)
+            for c, w, right in zip(line, widths, numeric, strict=True)
+        ]
+        click.echo("  ".join(texts).rstrip())
+
+
+def _draw(columns: Sequence[str], cells: list[list[str]], numeric: list[bool]) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for name, right in zip(columns, numeric, strict=True):
+        drawn.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in cells:
+        drawn.add_row(*map(Text, row))
+    console().print(drawn)
+
+
+def _is_number(cell: object) -> bool:
+    if isinstance(cell, str):
+        return bool(cell) and (cell[0].isdigit() or cell in ("?", "-"))
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
