@@ -1,0 +1,274 @@
+"""What a perfect run would have left behind, computed in plain Python.
+
+Nothing here asks Riverlock what the result is: rows follow from their number, sinks are
+read with ``json`` and ``pyarrow``, and every epoch is compared on its own with the cut of
+the input that its manifest claims (O1, O2, O4). Only the state is read through
+``riverlock.snapshot``, as a user would read it (O3).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.reader import read_entries, read_variable
+from riverlock.snapshot.retention import Retention, sweep
+from riverlock.snapshot.verify import verify
+from riverlock.storage.local import LocalStorage
+from tests.chaos.worker_flow import (
+    ACCOUNTS,
+    BUCKET_US,
+    SEED,
+    START_US,
+    STEP_US,
+    Options,
+)
+
+SINKS = ("events", "windows", "odd", "ledger")
+_FORMATS = {"events": "json", "windows": "parquet", "odd": "json", "ledger": "parquet"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the input."""
+
+    key: str
+    seq: int
+    value: int
+    at_us: int
+    source: int
+    target: int
+
+
+def row(number: int, options: Options) -> Row:
+    """Return the row of a number; the same arithmetic as the generator's, by hand."""
+    if options.hot and number % 10:
+        key, seq = 0, number - (number + 9) // 10
+    elif options.hot:
+        rest = options.keys - 1
+        key, seq = 1 + (number // 10) % rest, (number // 10) // rest
+    else:
+        key, seq = number % options.keys, number // options.keys
+    return Row(
+        key=f"k{key}",
+        seq=seq,
+        value=(number * 7919 + SEED) % 1009,
+        at_us=START_US + number * STEP_US,
+        source=number % ACCOUNTS,
+        target=(number * 31 + 7) % ACCOUNTS,
+    )
+
+
+@dataclass
+class Reference:
+    """A fold over the input, epoch by epoch."""
+
+    options: Options
+    expected: Counter[str] = field(default_factory=Counter)
+    totals: Counter[str] = field(default_factory=Counter)
+    recent: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    buckets: dict[tuple[str, int], int] = field(default_factory=dict)
+    balances: Counter[int] = field(default_factory=Counter)
+    postings: Counter[int] = field(default_factory=Counter)
+    watermark_us: int | None = None
+
+    def epoch(self, number: int, start: int, end: int) -> dict[str, Counter[Any]]:
+        """Return the rows that each sink gets in an epoch."""
+        found: dict[str, Counter[Any]] = {name: Counter() for name in SINKS}
+        self._fire(found["windows"])
+        touched = set()
+        for each in (row(n, self.options) for n in range(start, end)):
+            key = each.key
+            assert each.seq == self.expected[key]
+            self.expected[key] += 1
+            self.totals[key] += each.value
+            self.recent[key] = [*self.recent[key], each.value][-5:]
+            bucket = each.at_us // BUCKET_US
+            self.buckets.setdefault((key, bucket), 0)
+            self.buckets[key, bucket] += each.value
+            found["events"][key, each.seq, self.totals[key], number] += 1
+            if each.value % 50 == 0:
+                found["odd"][key, each.seq, each.value] += 1
+            self.balances[each.source] -= each.value
+            self.balances[each.target] += each.value
+            self.postings[each.source] += 1
+            self.postings[each.target] += 1
+            touched |= {each.source, each.target}
+            self.watermark_us = each.at_us
+        for account in touched:
+            cut = account, self.balances[account], self.postings[account]
+            found["ledger"][cut] += 1
+        return found
+
+    def _fire(self, windows: Counter[Any]) -> None:
+        """Timers fire by the watermark of the epochs before."""
+        mark = self.watermark_us
+        due = [b for b in self.buckets if mark is not None and self._end(b) <= mark]
+        for key, bucket in due:
+            windows[key, bucket, self.buckets.pop((key, bucket))] += 1
+
+    @staticmethod
+    def _end(bucket: tuple[str, int]) -> int:
+        return (bucket[1] + 1) * BUCKET_US
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the comparison found; whole if it returned at all."""
+
+    epochs: int
+    rows: int
+    lost: int
+    duplicated: int
+
+
+def sink_rows(out: Path, name: str, epoch: int) -> Counter[Any]:
+    """Return the rows of an epoch as any reader of the directory sees them."""
+    rows: Counter[Any] = Counter()
+    for path in sorted((out / name / f"epoch={epoch:012d}").glob("*")):
+        if _FORMATS[name] == "json":
+            found = [json.loads(line) for line in path.read_text().splitlines()]
+        else:
+            found = pq.read_table(path, partitioning=None).to_pylist()
+        rows.update(tuple(each.values()) for each in found)
+    return rows
+
+
+def sink_epochs(out: Path, name: str) -> list[int]:
+    """Return the visible epochs of a sink."""
+    return sorted(int(p.name[6:]) for p in (out / name).glob("epoch=*"))
+
+
+def check(options: Options, *, complete: bool = True, keep: int | None = None) -> Verdict:
+    """Compare everything; ``complete``: all input must have been read.
+
+    Args:
+        options: Those of the child.
+        complete: Whether the flow has come to the end of its input.
+        keep: How many epochs the sweep at the end retains; None for all.
+    """
+    out = Path(options.out)
+    catalog = Catalog(LocalStorage(Path(options.store)))
+    manifests = {e: catalog.manifest(e) for e in catalog.epochs()}
+    newest = max(manifests)
+    ranges = _ranges(manifests)
+    _check_runs(manifests)
+    reference = Reference(options)
+    duplicated = lost = rows = 0
+    for epoch, (start, end) in ranges.items():
+        for name, expected in reference.epoch(epoch, start, end).items():
+            found = sink_rows(out, name, epoch)
+            lost += (expected - found).total()
+            duplicated += (found - expected).total()
+            rows += found.total()
+            assert found == expected, f"sink {name}, epoch {epoch}: {found - expected}"
+            _check_files(out, name, epoch, manifests[epoch])
+        assert sum(reference.balances.values()) == 0
+    if complete:
+        assert max(end for _, end in ranges.values()) == options.rows
+    for name in SINKS:
+        assert set(sink_epochs(out, name)) <= set(ranges), "an undecided epoch is visible"
+    check_state(catalog, newest, reference)
+    check_whole(catalog)
+    check_nothing_left(options, keep=keep or len(manifests))
+    check_state(catalog, newest, reference)
+    check_whole(catalog)
+    return Verdict(epochs=len(ranges), rows=rows, lost=lost, duplicated=duplicated)
+
+
+def _ranges(manifests: dict[int, Any]) -> dict[int, tuple[int, int]]:
+    """Return what each epoch read; epochs and ranges must be without gap."""
+    ranges = {}
+    position, parent = 0, None
+    for epoch in sorted(manifests):
+        manifest = manifests[epoch]
+        span = manifest.inputs["rows"]
+        assert (manifest.parent, span.start["row"]) == (parent, position)
+        ranges[epoch] = (position, span.end["row"])
+        position, parent = span.end["row"], epoch
+    return ranges
+
+
+def _check_runs(manifests: dict[int, Any]) -> None:
+    """O7: run numbers never go back along the epochs."""
+    runs = [manifests[e].run for e in sorted(manifests)]
+    assert runs == sorted(runs), runs
+
+
+def _check_files(out: Path, name: str, epoch: int, manifest: Any) -> None:
+    """The sink's own manifest lists exactly the visible files, all of one run."""
+    folder = out / name / f"epoch={epoch:012d}"
+    record = out / name / "_riverlock" / f"{epoch:012d}.json"
+    visible = {f"{folder.name}/{p.name}": p.stat().st_size for p in folder.glob("*")}
+    if not visible:
+        assert not record.exists()
+        return
+    listed = json.loads(record.read_text())
+    assert listed["epoch"] == epoch
+    assert {f["path"]: f["bytes"] for f in listed["files"]} == visible
+    runs = {Path(p).name.split("-")[1] for p in visible}
+    assert runs == {f"{manifest.run:06d}"}, f"epoch {epoch} of run {manifest.run}: {runs}"
+
+
+def check_state(catalog: Catalog, epoch: int, reference: Reference) -> None:
+    """O3: every variable, list, map and pending timer of every key."""
+    manifest = catalog.manifest(epoch)
+    track = manifest.operators["track"]
+    entries = read_entries(catalog.storage, track, now_us=manifest.now_us)
+
+    def rows(name: str) -> Iterator[tuple[Any, ...]]:
+        table = read_variable(entries, track, name)
+        return (tuple(r.values()) for r in table.to_pylist())
+
+    assert dict(rows("expected")) == dict(reference.expected)
+    assert dict(rows("total")) == dict(reference.totals)
+    lists: dict[str, list[int]] = defaultdict(list)
+    for key, _, value in sorted(rows("recent")):
+        lists[key].append(value)
+    assert lists == reference.recent
+    assert {(k, b): v for k, b, v in rows("buckets")} == reference.buckets
+    timers = read_variable(entries, track, "timers").to_pylist()
+    pending = Counter((t["key"], _timer_us(t)) for t in timers)
+    ends = Counter((k, (b + 1) * BUCKET_US) for k, b in reference.buckets)
+    assert pending == ends
+
+
+def _timer_us(timer: dict[str, Any]) -> int:
+    at = next(v for n, v in timer.items() if n not in ("key", "kind"))
+    return round(at.timestamp() * 1_000_000)
+
+
+def check_whole(catalog: Catalog) -> None:
+    """O5: every listed snapshot is closed and its checksums are right."""
+    problems = [p for report in verify(catalog) for p in report.problems]
+    assert not problems, problems
+
+
+def check_nothing_left(options: Options, *, keep: int) -> None:
+    """O6: after a sweep without grace, only what manifests refer to is there."""
+    catalog = Catalog(LocalStorage(Path(options.store)))
+    sweep(catalog, Retention(epochs=keep, grace=timedelta(0)))
+    reached = {
+        file.path
+        for epoch in catalog.epochs()
+        for state in catalog.manifest(epoch).operators.values()
+        for file in state.files
+    }
+    there = {e.path for e in catalog.storage.list(catalog.paths.state)}
+    assert there == reached
+    left = [
+        str(path)
+        for root in (Path(options.store), *(Path(options.out) / s for s in SINKS))
+        for folder in (".tmp", "_riverlock/building", "_riverlock/staged")
+        for path in (root / folder).rglob("*")
+        if path.is_file()
+    ]
+    assert not left, left
