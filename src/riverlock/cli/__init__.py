@@ -50,9 +50,7 @@ class _Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(n, line) for n, (_, _, line) in _COMMANDS.items()])
 
-    def main(  # type: ignore[override] - click has one overload per mode
-        self, *args: Any, standalone_mode: bool = True, **extra: Any
-    ) -> Any:
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run, and exit with our codes: a wrong option is the user's error, 1."""
         call: Any = super().main
         if not standalone_mode:

@@ -7,7 +7,6 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from riverlock.core.errors import InvalidConfigError, RiverlockError
 from riverlock.flow.flow import Flow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
 __all__ = ["App", "find_flow", "load", "parse", "worker_path"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,7 @@ from riverlock.cli import text
 from riverlock.cli.status import lag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from riverlock.snapshot.status import Status
 
@@ -50,15 +49,16 @@ class Progress:
         self.is_stopping: Callable[[], bool] = lambda: False
         self._flow = ""
         self._began = time.monotonic()
-        self._first: Status | None = None
         self._last: Status | None = None
         self._shown = 0.0
-        # Records by epoch of this run: an epoch may be reported more than once.
+        self._before = -1
+        # Records by epoch: the last of an earlier run is reported again.
         self._rows: dict[int, int] = {}
 
-    def begin(self, flow: str) -> None:
-        """Take the flow's name; the time counts from here."""
+    def begin(self, flow: str, *, newest: int | None) -> None:
+        """Take the flow's name and newest epoch; records and time count from here."""
         self._flow = flow
+        self._before = -1 if newest is None else newest
         self._began = time.monotonic()
         self.say(f"running flow {flow}")
 
@@ -73,15 +73,9 @@ class Progress:
     def update(self, status: Status) -> None:
         """Take the status after an epoch."""
         self._last = status
-        if status.epoch is not None and status.state in ("running", "waiting"):
-            # The first may be the last epoch of an earlier run, shown again.
-            self._first = self._first or status
-            if status.updated_us - int(status.epoch_seconds * 1e6) >= self._since_us():
-                self._rows[status.epoch] = status.rows
+        if status.epoch is not None and status.epoch > self._before:
+            self._rows[status.epoch] = status.rows
         self.show(status)
-
-    def _since_us(self) -> int:
-        return text.now_us() - int((time.monotonic() - self._began) * 1e6)
 
     def show(self, status: Status) -> None:
         """Show the status if the last line is old enough."""

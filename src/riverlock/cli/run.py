@@ -59,7 +59,7 @@ def session_options(body: Any) -> Any:
 @click.option("--epoch-target", help="How long an epoch should take; default 1 second.")
 @click.option("--max-epochs", type=int, help="Stop after so many epochs.")
 @session_options
-def run(  # noqa: PLR0913 - the options of the command
+def run(
     *,
     app: str,
     store: str,
@@ -88,12 +88,19 @@ def run(  # noqa: PLR0913 - the options of the command
         shown.say("starting Spark")
         flow = open_app(target, master=master, conf=conf)
         chosen = {k: v for k, v in options.items() if v is not None}
-        shown.begin(flow.name)
+        shown.begin(flow.name, newest=_newest(store))
         shown.is_stopping = lambda: bool(seen())
         flow.run(store, on_status=shown.update, **chosen)
         interrupted = bool(seen())
     shown.end(text.now_us(), interrupted=interrupted, store=store)
     return _INTERRUPTED if interrupted else 0
+
+
+def _newest(store: str) -> int | None:
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.storage.open import open_storage
+
+    return max(Catalog(open_storage(store)).epochs(), default=None)
 
 
 def open_app(app: App, *, master: str | None, conf: dict[str, str]) -> Flow:
@@ -137,8 +144,8 @@ def _interrupts() -> Iterator[Any]:
         yield lambda: numbers
         return
     ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    theirs.setblocking(False)
+    ours.settimeout(0)
+    theirs.settimeout(0)
     before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
 
     def seen() -> set[int]:

@@ -33,7 +33,7 @@ def send_by_value(module: ModuleType, folder: Path) -> list[str]:
         if file and other is not module and _is_below(Path(file), folder):
             found.append(other)
     for each in found:
-        cloudpickle.register_pickle_by_value(each)
+        cloudpickle.register_pickle_by_value(each)  # type: ignore[no-untyped-call]
     return [each.__name__ for each in found]
 
 
