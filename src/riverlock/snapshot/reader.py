@@ -49,7 +49,8 @@ def read_entries(
     """
     if not state.files:
         return None
-    return live(merge_tables([read_table(storage, f) for f in state.files]), now_us)
+    files = sorted(state.files, key=lambda f: (f.first_epoch, f.last_epoch))
+    return live(merge_tables([read_table(storage, f) for f in files]), now_us)
 
 
 def read_variable(entries: pa.Table, state: OperatorState, name: str) -> pa.Table:

@@ -315,6 +315,10 @@ class _LmdbReader:
 
 
 def close_all() -> None:
-    """Close every environment that this process has opened."""
-    for key in [k for k in _OPEN if k[0] == os.getpid()]:
-        _OPEN.pop(key).env.close()
+    """Close every environment that this process has opened, or found open."""
+    while _OPEN:
+        _OPEN.popitem()[1].env.close()
+
+
+# A child may not use what its parent opened, nor open it again before letting go.
+os.register_at_fork(after_in_child=close_all)

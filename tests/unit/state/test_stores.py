@@ -1,0 +1,257 @@
+"""Both stores behave alike; LMDB also survives what disks and processes do."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from riverlock.core.errors import StateCorruptedError
+from riverlock.state import lmdb_store
+from riverlock.state.keys import time_bytes
+from riverlock.state.lmdb_store import LmdbStore
+from riverlock.state.memory_store import MemoryStore
+from riverlock.state.store import EVENT, PROCESSING, Changes, Store, Version
+
+V1, V2 = Version(1, "t", "s"), Version(2, "t", "s")
+
+
+@pytest.fixture(params=["memory", "lmdb"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return MemoryStore() if request.param == "memory" else LmdbStore(tmp_path / "copy")
+
+
+def puts(*pairs: tuple[bytes, bytes]) -> Changes:
+    changes = Changes.empty()
+    changes.puts += pairs
+    return changes
+
+
+def content(store: Store) -> dict[bytes, bytes]:
+    with store.read() as reader:
+        return dict(reader.scan(b""))
+
+
+def test_empty_store_has_no_version(any_store: Store) -> None:
+    assert any_store.version() is None
+    assert content(any_store) == {}
+
+
+def test_apply_puts_deletes_and_takes_the_version(any_store: Store) -> None:
+    any_store.apply(puts((b"a", b"1"), (b"b", b"2")), V1)
+    second = puts((b"b", b"3"), (b"c", b""))
+    second.deletes += [b"a", b"nobody"]
+
+    any_store.apply(second, V2)
+
+    assert any_store.version() == V2
+    assert content(any_store) == {b"b": b"3", b"c": b""}
+    with any_store.read() as reader:
+        assert reader.get(b"b") == b"3"
+        assert reader.get(b"a") is None
+        assert reader.get_many([b"a", b"b", b"c"]) == {b"b": b"3", b"c": b""}
+        assert reader.get_many([]) == {}
+
+
+def test_apply_is_repeatable(any_store: Store) -> None:
+    changes = puts((b"a", b"1"))
+    changes.deletes.append(b"b")
+
+    any_store.apply(changes, V1)
+    any_store.apply(changes, V1)
+
+    assert content(any_store) == {b"a": b"1"}
+
+
+def test_timers_come_in_time_order_and_end(any_store: Store) -> None:
+    changes = Changes.empty()
+    for kind, at, key in ((0, 5, b"b"), (0, -3, b"a"), (0, 5, b"a"), (1, 1, b"c")):
+        changes.timers.append((bytes((kind,)) + time_bytes(at), key, b"K" + key))
+    any_store.apply(changes, V1)
+
+    with any_store.read() as reader:
+        assert list(reader.due_timers(EVENT, 5)) == [
+            (-3, b"a", b"Ka"),
+            (5, b"a", b"Ka"),
+            (5, b"b", b"Kb"),
+        ]
+        assert list(reader.due_timers(EVENT, 4)) == [(-3, b"a", b"Ka")]
+        assert list(reader.due_timers(PROCESSING, 0)) == []
+        assert (reader.first_timer(EVENT), reader.first_timer(PROCESSING)) == (-3, 1)
+    gone = Changes.empty()
+    gone.timers.append((b"\x01" + time_bytes(1), b"c", None))
+    any_store.apply(gone, V2)
+    with any_store.read() as reader:
+        assert reader.first_timer(PROCESSING) is None
+        assert list(reader.due_timers(PROCESSING, 1 << 60)) == []
+
+
+def test_purge_removes_what_expired_and_was_not_written_again(any_store: Store) -> None:
+    first = puts(*((k, time_bytes(10) + b"x") for k in (b"a", b"b", b"c")))
+    first.expiries += [time_bytes(10) + k for k in (b"a", b"b", b"c")]
+    any_store.apply(first, V1)
+    again = puts((b"b", time_bytes(20) + b"y"))
+    again.expiries.append(time_bytes(20) + b"b")
+    any_store.apply(again, V2)
+
+    assert any_store.purge(9, 100) == 0
+    assert any_store.purge(10, 2) == 2
+    assert any_store.purge(10, 100) == 1
+    assert set(content(any_store)) == {b"b"}
+    assert any_store.version() == V2
+    assert any_store.purge(20, 100) == 1
+    assert content(any_store) == {}
+
+
+def test_clear_forgets_everything(any_store: Store) -> None:
+    any_store.apply(puts((b"a", b"1")), V1)
+
+    any_store.clear()
+
+    assert any_store.version() is None
+    assert content(any_store) == {}
+    any_store.apply(puts((b"b", b"2")), V2)
+    assert (any_store.version(), content(any_store)) == (V2, {b"b": b"2"})
+
+
+# LMDB
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> LmdbStore:
+    store = LmdbStore(tmp_path / "copy")
+    store.apply(
+        puts(*((f"key {i:05d}".encode(), b"v" * 100) for i in range(5_000))), V1
+    )
+    return store
+
+
+def test_lmdb_map_grows_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lmdb_store, "_FIRST_MAP", 1 << 20)
+    store = LmdbStore(tmp_path / "copy")
+
+    store.apply(puts(*((bytes([i]), bytes([i]) * (1 << 20)) for i in range(20))), V1)
+
+    assert len(content(store)) == 20
+    store.close()
+    assert content(LmdbStore(tmp_path / "copy"))[b"\x05"] == b"\x05" * (1 << 20)
+
+
+def test_lmdb_reader_keeps_its_version_while_others_write(copy: LmdbStore) -> None:
+    with copy.read() as reader:
+        copy.apply(puts((b"new", b"1")), V2)
+
+        assert reader.get(b"new") is None
+    assert content(copy)[b"new"] == b"1"
+
+
+def _write_large(path: Path) -> None:
+    store = LmdbStore(path)
+    store.apply(puts((b"large", b"x" * (100 << 20))), V2)
+    store.close()
+
+
+def test_lmdb_follows_a_map_that_another_process_grew(copy: LmdbStore) -> None:
+    assert copy.version() == V1
+    child = multiprocessing.get_context("spawn").Process(
+        target=_write_large, args=(copy.path,)
+    )
+    child.start()
+    child.join(60)
+
+    assert child.exitcode == 0
+    assert copy.version() == V2
+    assert len(content(copy)[b"large"]) == 100 << 20
+
+
+def test_lmdb_survives_a_fork_with_an_open_environment(copy: LmdbStore) -> None:
+    assert copy.version() == V1
+    child = os.fork()
+    if child == 0:
+        store = LmdbStore(copy.path)
+        ok = store.version() == V1 and len(content(store)) == 5_000
+        os._exit(0 if ok else 1)
+
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(content(copy)) == 5_000
+
+
+@pytest.mark.parametrize("how", ["truncated", "empty", "garbage", "lost", "seal"])
+def test_lmdb_that_is_damaged_has_no_version(copy: LmdbStore, how: str) -> None:
+    copy.close()
+    data = copy.path / "data.mdb"
+    match how:
+        case "truncated":
+            os.truncate(data, data.stat().st_size // 2)
+        case "empty":
+            os.truncate(data, 0)
+        case "garbage":
+            data.write_bytes(os.urandom(data.stat().st_size))
+        case "lost":
+            data.unlink()
+        case _:
+            (copy.path / "seal.json").write_bytes(b"{")
+
+    assert copy.version() is None
+    copy.apply(puts((b"a", b"1")), V2)
+    assert (copy.version(), content(copy)) == (V2, {b"a": b"1"})
+
+
+def test_lmdb_truncated_under_an_open_environment_has_no_version(
+    copy: LmdbStore,
+) -> None:
+    with copy.read():
+        pass
+    data = copy.path / "data.mdb"
+    os.truncate(data, data.stat().st_size // 2)
+
+    assert copy.version() is None
+
+
+def test_lmdb_of_another_boot_is_thrown_away(copy: LmdbStore) -> None:
+    seal = copy.path / "seal.json"
+    found = msgspec.json.decode(seal.read_bytes())
+    seal.write_bytes(msgspec.json.encode({**found, "boot": "another"}))
+
+    assert copy.version() is None
+    assert not (copy.path / "data.mdb").exists()
+
+
+def test_lmdb_notices_a_flipped_byte_in_a_value(tmp_path: Path) -> None:
+    store = LmdbStore(tmp_path / "copy")
+    store.apply(puts((b"key", b"a value that is easy to find")), V1)
+    store.close()
+    data = store.path / "data.mdb"
+    data.write_bytes(data.read_bytes().replace(b"easy to find", b"easy to fund"))
+
+    with pytest.raises(StateCorruptedError, match="CRC"):
+        content(store)
+
+
+def test_lmdb_is_readable_after_its_writer_was_killed(tmp_path: Path) -> None:
+    program = f"""
+import os, signal
+from pathlib import Path
+from riverlock.state.lmdb_store import LmdbStore
+from riverlock.state.store import Changes, Version
+store = LmdbStore(Path({str(tmp_path / "copy")!r}))
+for n in range(1, 1000):
+    changes = Changes.empty()
+    changes.puts += [(b"%04d" % i, b"%d" % n) for i in range(200)]
+    store.apply(changes, Version(n, "t", "s"))
+    if n == 50:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+    child = subprocess.run([sys.executable, "-c", program], check=False)
+
+    assert child.returncode == -9
+    store = LmdbStore(tmp_path / "copy")
+    assert store.version() == Version(50, "t", "s")
+    assert set(content(store).values()) == {b"50"}
