@@ -66,22 +66,34 @@ class _Commands(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
+_HELP: Final = """\
+Reliable, stateful stream processing in Python, on Spark.
+
+A store is a directory or an object-store address that holds a flow's epochs and state.
+
+\b
+Exit codes:
+  0    fine
+  1    your code, data or options
+  2    a bug of riverlock
+  3    a store or snapshot is damaged or missing
+  4    another run owns the flow
+  5    a sink did not commit
+  130  interrupted
+
+\b
+Examples:
+  riverlock new shop && cd shop
+  riverlock run app.py --store store --available-now
+  riverlock state store
+"""
+
+
 @click.group(
     cls=_Commands,
+    help=_HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 88},
 )
 @click.version_option(__version__, prog_name="riverlock")
 def main() -> None:
-    r"""Reliable, stateful stream processing in Python, on Spark.
-
-    A store is a directory or an object-store address that holds a flow's epochs and
-    state. Exit codes: 0 fine, 1 your code, data or options, 2 a bug of riverlock,
-    3 store or snapshot damaged or missing, 4 another run owns the flow, 5 a sink did
-    not commit, 130 interrupted.
-
-    \b
-    Examples:
-      riverlock new shop && cd shop
-      riverlock run app.py --store store --available-now
-      riverlock state store
-    """
+    """Call a command; see ``riverlock --help``."""

@@ -36,7 +36,9 @@ def command(name: str) -> Callable[[Body], click.Command]:
         guarded = click.option(
             "--json", "as_json", is_flag=True, help="Print JSON, for programs."
         )(guarded)
-        return click.command(name)(guarded)
+        # Raw docstrings: click wants the mark of text to keep as a real backspace.
+        help_text = (body.__doc__ or "").replace("\\b", "\b")
+        return click.command(name, help=help_text)(guarded)
 
     return wrap
 

@@ -130,12 +130,9 @@ def _word(
         return "starting"
     if life.silent_seconds is not None and life.silent_seconds > _STALLED_SECONDS:
         return "stalled"
-    if live is None or newest is None:
-        return "starting"
-    is_level = not any(live.lag_rows.values())
-    if is_level and now - newest.decided_us > _QUIET_US:
-        return "waiting"
-    return "running"
+    is_quiet = newest is None or now - newest.decided_us > _QUIET_US
+    is_level = live is not None and not any(live.lag_rows.values())
+    return "waiting" if is_quiet and is_level else "running"
 
 
 def _figures(newest: Manifest, known: Status, live: Status | None) -> dict[str, Any]:

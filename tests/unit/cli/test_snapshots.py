@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def test_snapshots_lists_epochs_with_names(cli: Any, shop: Path) -> None:
+    assert cli("snapshot", shop, "v1", "--note", "why").code == 0
+
+    rows = cli("snapshots", shop, "--json").json
+
+    assert [r["epoch"] for r in rows] == [0, 1, 2]
+    assert rows[2]["names"] == ["v1"]
+    assert rows[1]["rows"] == 3
+    assert rows[1]["seconds"] == 1.0
+    assert 0 < rows[1]["added_bytes"] < rows[1]["state_bytes"]
+
+
+def test_snapshots_is_a_table(cli: Any, shop: Path) -> None:
+    out = cli("snapshots", shop).out
+
+    heading, *rows = out.splitlines()
+    assert heading.split()[:3] == ["epoch", "decided", "age"]
+    assert len(rows) == 3
+    assert "2023-11-14T22:13:21Z" in rows[0]
+
+
+def test_snapshots_shows_a_damaged_manifest_and_goes_on(cli: Any, shop: Path) -> None:
+    manifest = shop / "regions/main/epochs/000000000001.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b'"seed":1', b'"seed":2'))
+
+    done = cli("snapshots", shop)
+
+    assert done.code == 0
+    assert "DAMAGED" in done.out.splitlines()[2]
+
+
+def test_snapshot_name_is_taken_once(cli: Any, shop: Path) -> None:
+    assert cli("snapshot", shop, "v1", "--json").json == {
+        "name": "v1",
+        "epoch": 2,
+        "note": "",
+    }
+
+    again = cli("snapshot", shop, "v1")
+
+    assert again.code == 1
+    assert "a new name" in again.err
+
+
+def test_snapshot_of_unknown_epoch_pins_nothing(cli: Any, shop: Path) -> None:
+    assert cli("snapshot", shop, "v1", "--at", 77).code == 3
+    assert not (shop / "snapshots").exists()
