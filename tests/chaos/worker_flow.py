@@ -22,6 +22,7 @@ from typing import Any
 
 import riverlock as rl
 from riverlock.core.errors import RiverlockError
+from riverlock.core.faults import DIRECTORY_VARIABLE, PLAN_VARIABLE
 
 START_US = 1_700_000_000_000_000
 STEP_US = 100_000
@@ -52,6 +53,7 @@ class Options:
     slow_once: str = ""  # a file: who makes it is slow, once
     pause_ms: int = 0  # how long every task takes at least
     working_dir: str = ""
+    worker_faults: str = ""  # a plan for Python workers only; the driver has its own
 
 
 class Track(rl.Process):
@@ -188,6 +190,11 @@ def session(options: Options) -> Any:
         "spark.driver.memory": "1g",
         # Half of the start is the compiler warming up for a minute we do not have.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # Workers would inherit the driver's plan; they have one of their own, or none.
+        f"spark.executorEnv.{PLAN_VARIABLE}": options.worker_faults,
+        f"spark.executorEnv.{DIRECTORY_VARIABLE}": os.environ.get(
+            DIRECTORY_VARIABLE, ""
+        ),
     }
     if options.speculation:
         conf |= {

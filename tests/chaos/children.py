@@ -1,0 +1,193 @@
+"""Real processes: started, watched, killed by number, and looked for afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from riverlock.core import faults
+from tests.chaos.worker_flow import Options
+
+ROOT = Path(__file__).parents[2]
+# Generous: the machines of CI are slow, and a deadline is not a measurement.
+DEADLINE_SECONDS = 120.0
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float) -> None:
+    """Wait for a condition; the one place of the chaos tests that polls."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
+        time.sleep(0.02)
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below a process, itself excluded."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            number, _, rest = stat.read_text().partition(" (")
+            parent = int(rest.rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(number))
+    found, todo = [], [pid]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process is there and no zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+@dataclass
+class Child:
+    """A driver in a process of its own."""
+
+    options: Options
+    driver_faults: str = ""
+    faults_dir: Path | None = None
+    lines: list[str] = field(default_factory=list)
+    tree: set[int] = field(default_factory=set)
+
+    def start(self) -> Child:
+        """Start the process; its output is collected beside."""
+        arguments = [
+            part
+            for name, value in asdict(self.options).items()
+            for part in (f"--{name.replace('_', '-')}", str(value))
+        ]
+        environment = {
+            k: v for k, v in os.environ.items() if not k.startswith("RIVERLOCK_")
+        }
+        environment["PYTHONUNBUFFERED"] = "1"
+        if self.faults_dir is not None:
+            self.faults_dir.mkdir(parents=True, exist_ok=True)
+            environment[faults.DIRECTORY_VARIABLE] = str(self.faults_dir)
+        if self.driver_faults:
+            environment[faults.PLAN_VARIABLE] = self.driver_faults
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.chaos.worker_flow", *arguments],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._collect, daemon=True)
+        self._reader.start()
+        return self
+
+    def _collect(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip())
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def epochs(self) -> list[str]:
+        """What it has said of committed epochs."""
+        return [line for line in self.lines if line.startswith("epoch ")]
+
+    def look(self) -> None:
+        """Remember who belongs to it, to find them when it is dead."""
+        self.tree |= set(descendants(self.pid))
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait while it lives; its last words are shown if it does not."""
+
+        def done() -> bool:
+            if condition():
+                return True
+            self.look()
+            code = self.process.poll()
+            assert code is None, f"ended with {code} before {what}: {self.tail()}"
+            return False
+
+        try:
+            wait_until(done, what, DEADLINE_SECONDS)
+        except AssertionError as error:
+            message = f"{error}\n{self.tail()}"
+            raise AssertionError(message) from None
+
+    def wait_for_epochs(self, count: int) -> None:
+        """Wait until it has committed so many epochs."""
+        self.wait_for(lambda: len(self.epochs) >= count, f"{count} epochs")
+
+    def wait_for_fault(self, name: str) -> None:
+        """Wait until a fault has acted in one of its processes."""
+        directory = self.faults_dir
+        assert directory is not None
+        self.wait_for(lambda: name in faults.fired(directory), f"fault {name}")
+
+    def kill(self) -> None:
+        """SIGKILL the driver, and nobody else."""
+        self.look()
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> int:
+        """Wait for its end; returns the exit code (negative: the signal)."""
+
+        def ended() -> bool:
+            self.look()
+            return self.process.poll() is not None
+
+        wait_until(ended, f"end of {self.lines[-5:]}", DEADLINE_SECONDS)
+        return self.process.returncode
+
+    def orphans(self) -> list[int]:
+        """Return the processes that outlived the driver."""
+        return [pid for pid in self.tree if is_running(pid)]
+
+    def wait_for_orphans(self, seconds: float = 30) -> None:
+        """The JVM and the workers must notice by themselves that the driver died."""
+        wait_until(lambda: not self.orphans(), f"orphans {self.tree}", seconds)
+
+    def tail(self) -> str:
+        """Return its last words."""
+        return "\n".join(self.lines[-30:])
+
+    def close(self) -> None:
+        """Leave nothing behind, whatever happened."""
+        self.look()
+        for pid in (self.pid, *self.orphans()):
+            with contextlib.suppress(ProcessLookupError):
+                if pid == self.pid and self.process.poll() is not None:
+                    continue
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        self._reader.join(timeout=10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@contextlib.contextmanager
+def child(
+    options: Options, *, driver_faults: str = "", faults_dir: Path | None = None
+) -> Iterator[Child]:
+    """Run a child for a while."""
+    started = Child(options, driver_faults, faults_dir).start()
+    try:
+        yield started
+    finally:
+        started.close()

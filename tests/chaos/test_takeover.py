@@ -1,0 +1,168 @@
+"""Several drivers on one store: stopped, resumed, started together, asked to end.
+
+Rows 8, 12 and 13 of the matrix: a run number fences, whoever sleeps finds out.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from riverlock.core.errors import FencedError
+from riverlock.runtime.ownership import Heartbeat, claim
+from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.records import Manifest
+from riverlock.storage.local import LocalStorage
+from tests.chaos import oracle
+from tests.chaos.children import Child, child
+from tests.chaos.worker_flow import Options
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+
+FENCED = FencedError.exit_code
+
+
+def _options(tmp_path: Path, **changes: object) -> Options:
+    options = Options(store=str(tmp_path / "store"), out=str(tmp_path / "out"))
+    return replace(options, **changes)  # type: ignore[arg-type]
+
+
+def _is_stopped(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def _everything(options: Options) -> dict[str, bytes]:
+    """Return all that lasts, of store and sinks; working copies are a cache."""
+    return {
+        str(path): path.read_bytes()
+        for root in (Path(options.store), Path(options.out))
+        for path in root.rglob("*")
+        if path.is_file() and ".working" not in path.parts
+    }
+
+
+def _wait_for_stop(driver: Child, name: str) -> None:
+    driver.wait_for_fault(name)
+    driver.wait_for(lambda: _is_stopped(driver.pid), "its stop")
+
+
+def test_drivers_that_slept_through_a_takeover_change_nothing(tmp_path: Path) -> None:
+    options = _options(tmp_path, rows=3_000)
+    with child(
+        options, driver_faults="P6=stop@2", faults_dir=tmp_path / "a"
+    ) as first:
+        _wait_for_stop(first, "P6-2")
+        with child(
+            options, driver_faults="P8=stop@2", faults_dir=tmp_path / "b"
+        ) as second:
+            _wait_for_stop(second, "P8-2")
+            with child(options) as third:
+                assert third.end() == 0, third.tail()
+            before = _everything(options)
+
+            for sleeper in (first, second):
+                os.kill(sleeper.pid, signal.SIGCONT)
+            assert first.end() == FENCED, first.tail()
+            assert second.end() == FENCED, second.tail()
+
+            assert "owns the flow now" in first.tail()
+            assert _everything(options) == before
+    oracle.check(options)
+    runs = {m.run for m in _manifests(options)}
+    assert runs == {1, 2, 3}
+
+
+def _manifests(options: Options) -> list[Manifest]:
+    catalog = Catalog(LocalStorage(Path(options.store)))
+    return [catalog.manifest(e) for e in catalog.epochs()]
+
+
+def test_two_drivers_started_together_end_with_one_owner(tmp_path: Path) -> None:
+    options = _options(tmp_path, rows=3_000)
+
+    with child(options) as one, child(options) as other:
+        codes = {one.end(), other.end()}
+
+    assert codes == {0, FENCED}, one.tail() + other.tail()
+    oracle.check(options)
+    assert {m.run for m in _manifests(options)} == {1}
+
+
+def test_claim_of_an_owned_region_is_refused_within_five_seconds(
+    store: LocalStorage,
+) -> None:
+    catalog = Catalog(store)
+    owner = claim(catalog, now_us=1)
+    heartbeat = Heartbeat(catalog, owner, lambda: None)
+    heartbeat.start()
+    before = [e.path for e in store.list()]
+    began = time.monotonic()
+
+    try:
+        with pytest.raises(FencedError) as caught:
+            claim(catalog, now_us=2)
+    finally:
+        heartbeat.stop()
+
+    assert time.monotonic() - began < 5
+    assert caught.value.owner.startswith("run 1")  # type: ignore[attr-defined]
+    assert [e.path for e in store.list()] == before
+
+
+def test_claims_made_at_once_have_one_winner(store: LocalStorage) -> None:
+    catalog = Catalog(store)
+    outcomes: list[object] = []
+    barrier = threading.Barrier(8)
+
+    def attempt() -> None:
+        barrier.wait()
+        try:
+            outcomes.append(claim(catalog, now_us=1).run)
+        except FencedError:
+            outcomes.append(None)
+
+    threads = [threading.Thread(target=attempt) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [o for o in outcomes if o is not None] == [1]
+
+
+def test_sigterm_finishes_the_epoch_and_the_next_run_redoes_nothing(
+    tmp_path: Path,
+) -> None:
+    options = _options(tmp_path, rows=3_000, pause_ms=200)
+    with child(replace(options, available_now=0)) as driver:
+        driver.wait_for_epochs(2)
+        os.kill(driver.pid, signal.SIGTERM)
+        assert driver.end() == 0, driver.tail()
+        driver.wait_for_orphans()
+
+    # A redone epoch would have left files that nobody refers to.
+    assert _unreferenced(options) == set()
+    stopped = oracle.check(options, complete=False)
+    with child(replace(options, pause_ms=0)) as driver:
+        assert driver.end() == 0, driver.tail()
+    assert _unreferenced(options) == set()
+    assert oracle.check(options).epochs > stopped.epochs
+
+
+def _unreferenced(options: Options) -> set[str]:
+    catalog = Catalog(LocalStorage(Path(options.store)))
+    reached = {
+        file.path
+        for epoch in catalog.epochs()
+        for state in catalog.manifest(epoch).operators.values()
+        for file in state.files
+    }
+    return {e.path for e in catalog.storage.list(catalog.paths.state)} - reached
+
