@@ -96,6 +96,9 @@ class RunOptions:
             raise InvalidConfigError(
                 "retain_epochs", expected="at least 2", found=str(self.retain_epochs)
             )
+        # Now, not when the store is claimed: a wrong one must change nothing.
+        duration_us(self.epoch_target)
+        duration_us(self.grace)
 
 
 def run(flow: Flow, store: str, **options: Any) -> Status | None:
