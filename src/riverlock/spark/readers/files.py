@@ -59,7 +59,11 @@ class FilesReader:
         self._storage, self._paths = place
         self._bytes_per_row = _FIRST_GUESS_BYTES_PER_ROW
         self._last_bytes = 0
-        self._seen: set[str] | None = None
+        # Where the plan under way starts and ends, what was read before it, and what
+        # was found beyond. A plan may be dropped, or lose its epoch to another run.
+        self._start: Any = None
+        self._end: Any = None
+        self._seen: set[str] = set()
         self._bases: dict[str, list[Entry]] = {}
         self._found: list[Entry] = []
 
@@ -69,8 +73,7 @@ class FilesReader:
 
     def latest(self, start: Any) -> Any:
         """List the directory; new files are those not read before."""
-        if self._seen is None:
-            self._seen = {e[0] for e in self._entries(start)}
+        self._go_to(start)
         known = self._seen | {e[0] for e in self._found}
         fresh = [e for e in self._list() if e[0] not in known]
         self._found += sorted(fresh, key=lambda e: (e[2], e[0]))
@@ -78,6 +81,7 @@ class FilesReader:
 
     def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
         """Take files until they hold about ``max_rows``; at least one."""
+        self._go_to(start)
         budget = max_rows * self._bytes_per_row
         limit = latest["count"] - start["count"]
         taken: list[Entry] = []
@@ -88,11 +92,23 @@ class FilesReader:
             taken.append(entry)
         if not taken:
             return start
-        assert self._seen is not None
-        self._found = self._found[len(taken) :]
-        self._seen |= {e[0] for e in taken}
         self._last_bytes = sum(e[1] for e in taken)
-        return self._offset(start, taken)
+        self._end = self._offset(start, taken)
+        return self._end
+
+    def _go_to(self, start: Any) -> None:
+        """Stand where a plan starts; only what lies before it has been read."""
+        if start == self._start:
+            return
+        if self._start is not None and start == self._end:
+            taken = start["count"] - self._start["count"]
+            read = {e[0] for e in self._found[:taken]}
+            self._found = self._found[taken:]
+            self._seen |= read
+        else:
+            self._seen = {e[0] for e in self._entries(start)}
+            self._found = [e for e in self._found if e[0] not in self._seen]
+        self._start, self._end = start, None
 
     def _offset(self, start: Any, taken: list[Entry]) -> Any:
         count, base, recent = start["count"], start["base"], start["recent"]
