@@ -87,6 +87,7 @@ class RegionDriver:
     _stop: threading.Event = field(default_factory=threading.Event)
     _stop_sent: bool = False
     _epochs: int = 0
+    _bad_rows: int = 0
     _ended: bool = False
     _error: RiverlockError | None = None
     _parent: Manifest | None = None
@@ -335,13 +336,18 @@ class RegionDriver:
         manifest = self._parent
         rows = input_rows(manifest)
         took_us = self.clock.now_us() - manifest.started_us
-        if self._epochs:
-            self.planner.learn(rows, took_us)
+        noticed = self.planner.learn(rows, took_us) if self._epochs else {}
+        self._bad_rows += int(noticed.get("bad_rows", 0))
+        if noticed.get("bad_rows"):
+            log.warning(
+                "epoch %s: %d rows could not be parsed", epoch, noticed["bad_rows"]
+            )
         status = status_of(
             manifest,
             updated_us=self.clock.now_us(),
             state="running",
             lag_rows=dict(self.planner.lag_rows),
+            bad_rows=self._bad_rows,
         )
         self._show(status)
         faults.hit("P11")

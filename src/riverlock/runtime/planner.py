@@ -40,6 +40,7 @@ class Planner:
     operators: Mapping[str, tuple[EventTime, ...]]
     stops_at_end: bool
     _latest: dict[str, Any] = field(default_factory=dict)
+    _begins: dict[str, Any] = field(default_factory=dict)
     lag_rows: dict[str, int | None] = field(default_factory=dict)
 
     def plan(self, parent: Manifest | None) -> PlannedInputs | None:
@@ -63,10 +64,16 @@ class Planner:
             started_us=started_us,
         )
 
+    def _initial(self, uid: str) -> Any:
+        """Ask once: a source that counts from now must not begin anew each time."""
+        if uid not in self._begins:
+            self._begins[uid] = self.readers[uid].initial()
+        return self._begins[uid]
+
     def _range(self, uid: str, parent: Manifest | None) -> InputRange:
         reader = self.readers[uid]
         known = None if parent is None else parent.inputs.get(uid)
-        start = reader.initial() if known is None else known.end
+        start = self._initial(uid) if known is None else known.end
         if not self.stops_at_end or uid not in self._latest:
             self._latest[uid] = reader.latest(start)
         latest = self._latest[uid]
@@ -91,8 +98,11 @@ class Planner:
                 return True
         return False
 
-    def learn(self, rows: int, took_us: int) -> None:
-        """Learn from an epoch that was committed."""
+    def learn(self, rows: int, took_us: int) -> dict[str, float]:
+        """Learn from an epoch that was committed; returns what readers noticed."""
         self.admission.learn(rows, took_us)
+        noticed: dict[str, float] = {}
         for reader in self.readers.values():
-            reader.observed(rows)
+            for name, value in reader.observed(rows).items():
+                noticed[name] = noticed.get(name, 0) + value
+        return noticed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import msgspec
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["FileStager", "TableStager"]
 
 STAGED = "_riverlock/staged/"
+_ESCAPED = frozenset("\"#%'*/:=?\\{[]^")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # what Hive and Spark call a null
 
 
@@ -90,14 +90,22 @@ class FileStager:
         rest = table.drop_columns(list(self.partition_by))
         for values in sorted(places, key=repr):
             folder = "".join(
-                f"{quote(name)}={_partition_value(value)}/"
+                f"{_escaped(name)}={_partition_value(value)}/"
                 for name, value in zip(self.partition_by, values, strict=True)
             )
             yield folder, rest.take(pa.array(np.array(places[values])))
 
 
 def _partition_value(value: Any) -> str:
-    return _NULL_PARTITION if value is None else quote(str(value), safe=" ")
+    return _NULL_PARTITION if value is None or value == "" else _escaped(str(value))
+
+
+def _escaped(text: str) -> str:
+    """Escape as Hive and Spark do: a few ASCII characters, nothing beyond."""
+    return "".join(
+        f"%{ord(c):02X}" if c in _ESCAPED or ord(c) < 32 or ord(c) == 127 else c
+        for c in text
+    )
 
 
 def _csv(table: pa.Table) -> bytes:

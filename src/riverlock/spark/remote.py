@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["RemoteError", "find_remote", "last_line"]
 
 _MARK = re.compile(r"riverlock-error\[([A-Za-z0-9+/=]+)\]")
+# Spark names its errors: [FAILED_READ_FILE.NO_HINT] Encountered error while ...
+_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]{5,}\][^\n]{0,300}")
 _PYTHON_ERROR = re.compile(r"^(\w[\w.]*(?:Error|Exception|Fault)[^\n]*)", re.MULTILINE)
 
 
@@ -42,5 +44,8 @@ def last_line(error: Exception) -> str:
     python = _PYTHON_ERROR.findall(text)
     if python:
         return str(python[-1])
+    conditions = dict.fromkeys(_CONDITION.findall(text))
+    if conditions:
+        return "; ".join(list(conditions)[:3])
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[0][:500] if lines else type(error).__name__
