@@ -22,7 +22,8 @@ COLUMNS = {
 
 def update(records: list[Any], total: int | None) -> int:
     """All new records of a key at once, also when there are none."""
-    return sum((r.amount for r in records), start=total or 0)
+    amounts: list[int] = [r.amount for r in records]
+    return sum(amounts, start=total or 0)
 
 
 def add(record: Any, total: int | None) -> tuple[Any, int]:

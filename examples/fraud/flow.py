@@ -1,7 +1,7 @@
 """Card fraud: alerts when a card is used too often, sessions that end by a timer.
 
-Run it on its own:   riverlock run examples/fraud/flow.py --store store/fraud
-Watch it be killed:  make demo
+    PYTHONPATH=. riverlock run examples/fraud/flow.py --store store/fraud
+    make demo          # watch it be killed
 """
 
 import argparse
