@@ -1,7 +1,7 @@
 """Card fraud: alerts when a card is used too often, sessions that end by a timer.
 
-    PYTHONPATH=. riverlock run examples/fraud/flow.py --store store/fraud
-    make demo          # watch it be killed
+PYTHONPATH=. riverlock run examples/fraud/flow.py --store store/fraud
+make demo          # watch it be killed
 """
 
 import argparse
