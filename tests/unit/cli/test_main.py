@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ def test_help_has_two_examples_and_json(cli: Any, name: str) -> None:
 
     assert done.code == 0
     examples = done.out.partition("Examples:")[2].partition("Options:")[0]
-    assert examples.count(f"riverlock {name} ") == 2
+    assert len(re.findall(rf"riverlock {name}\s", examples)) == 2
     assert "--json" in done.out
 
 
