@@ -29,9 +29,7 @@ def _pickled_by_value() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def half_done(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Options:
+def half_done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Options:
     """A store in the middle of its input: four epochs are committed, more rows wait."""
     root = tmp_path_factory.mktemp("half-done")
     options = Options(

@@ -147,7 +147,9 @@ def sink_epochs(out: Path, name: str) -> list[int]:
     return sorted(int(p.name[6:]) for p in (out / name).glob("epoch=*"))
 
 
-def check(options: Options, *, complete: bool = True, keep: int | None = None) -> Verdict:
+def check(
+    options: Options, *, complete: bool = True, keep: int | None = None
+) -> Verdict:
     """Compare everything; ``complete``: all input must have been read.
 
     Args:
@@ -175,7 +177,9 @@ def check(options: Options, *, complete: bool = True, keep: int | None = None) -
     if complete:
         assert max(end for _, end in ranges.values()) == options.rows
     for name in SINKS:
-        assert set(sink_epochs(out, name)) <= set(ranges), "an undecided epoch is visible"
+        assert set(sink_epochs(out, name)) <= set(ranges), (
+            "an undecided epoch is visible"
+        )
     check_state(catalog, newest, reference)
     check_whole(catalog)
     check_nothing_left(options, keep=keep or len(manifests))

@@ -167,7 +167,9 @@ def test_files_of_dead_attempts_that_come_late_are_ignored_and_swept(
     ]
     for each in late:
         shutil.copy(path, each)
-    torn = path.with_name(f"{newest.epoch + 1:012d}-000001-track-00001-torntorntorn.parquet")
+    torn = path.with_name(
+        f"{newest.epoch + 1:012d}-000001-track-00001-torntorntorn.parquet"
+    )
     torn.write_bytes(path.read_bytes()[:700])
     staged = Path(options.out) / "events/_riverlock/staged"
     for epoch in (newest.epoch, newest.epoch + 1):

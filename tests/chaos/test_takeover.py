@@ -55,9 +55,7 @@ def _wait_for_stop(driver: Child, name: str) -> None:
 
 def test_drivers_that_slept_through_a_takeover_change_nothing(tmp_path: Path) -> None:
     options = _options(tmp_path, rows=3_000)
-    with child(
-        options, driver_faults="P6=stop@2", faults_dir=tmp_path / "a"
-    ) as first:
+    with child(options, driver_faults="P6=stop@2", faults_dir=tmp_path / "a") as first:
         _wait_for_stop(first, "P6-2")
         with child(
             options, driver_faults="P8=stop@2", faults_dir=tmp_path / "b"
@@ -165,4 +163,3 @@ def _unreferenced(options: Options) -> set[str]:
         for file in state.files
     }
     return {e.path for e in catalog.storage.list(catalog.paths.state)} - reached
-

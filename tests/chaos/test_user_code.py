@@ -79,9 +79,7 @@ def test_poison_record_fails_its_epoch_and_is_named(
     _numbers(flow, 1_000).key_by("key").process(Poisoned(), uid="count").write(sink)
 
     with pytest.raises(UserCodeError) as caught:
-        flow.run(
-            str(tmp_path), spark=spark, available_now=True, max_rows_per_epoch=300
-        )
+        flow.run(str(tmp_path), spark=spark, available_now=True, max_rows_per_epoch=300)
 
     error: Any = caught.value
     assert (error.operator, error.key, error.epoch) == ("count", "k7", 2)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from riverlock.coordinator.events import Compacted
 from riverlock.core import faults
-from riverlock.core.errors import RiverlockError
 from riverlock.snapshot.compaction import choose, compact
 from riverlock.snapshot.retention import Retention, sweep
 from riverlock.state.keys import group_range
@@ -63,7 +62,7 @@ class Cleaner:
         while (manifest := self._inbox.get()) is not None:
             try:
                 self.clean(manifest)
-            except RiverlockError as error:
+            except Exception as error:  # noqa: BLE001 - a dead cleaner would hang stop
                 # The stream must not stop for this; the next epoch tries again.
                 log.warning("cleaning failed after epoch %s: %s", manifest.epoch, error)
 

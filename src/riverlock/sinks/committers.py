@@ -8,6 +8,7 @@ import shutil
 import sys
 import uuid
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,8 @@ class FileCommitter:
                     hint="choose another directory, or remove this one",
                 )
         shutil.rmtree(Path(self.sink.path) / _BUILDING, ignore_errors=True)
+        # Only a run that is fenced by now can still be writing these.
+        root.forget_temporaries(datetime.now(UTC))
 
     def _root(self) -> LocalStorage:
         path = Path(self.sink.path)
@@ -69,6 +72,11 @@ class FileCommitter:
             return
         root, path = self._root(), Path(self.sink.path)
         final = path / f"epoch={epoch:012d}"
+        name = f"_riverlock/{epoch:012d}.json"
+        if root.exists(name):
+            # Committed before; readers may even have taken the folder away since.
+            self._sweep(path, epoch)
+            return
         if not final.exists():
             self._build(path, final, output.tokens)
         record = {
@@ -78,7 +86,7 @@ class FileCommitter:
                 for t in output.tokens
             ],
         }
-        root.put_if_absent(f"_riverlock/{epoch:012d}.json", msgspec.json.encode(record))
+        root.put_if_absent(name, msgspec.json.encode(record))
         self._sweep(path, epoch)
 
     def _build(self, path: Path, final: Path, tokens: tuple[Any, ...]) -> None:

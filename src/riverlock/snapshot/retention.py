@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from riverlock.snapshot.layout import epoch_of
+from riverlock.storage.base import SupportsTemporaries
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
@@ -70,7 +71,11 @@ def _staged_epoch(path: str, root: str) -> int:
 
 def sweep(catalog: Catalog, keep: Retention, *, now: datetime | None = None) -> int:
     """Delete what may be deleted; returns how many files went."""
-    paths = expired_paths(catalog, keep, now=now or datetime.now(UTC))
+    now = now or datetime.now(UTC)
+    paths = expired_paths(catalog, keep, now=now)
     for path in paths:
         catalog.storage.delete(path)
-    return len(paths)
+    gone = len(paths)
+    if isinstance(catalog.storage, SupportsTemporaries):
+        gone += catalog.storage.forget_temporaries(now - keep.grace)
+    return gone

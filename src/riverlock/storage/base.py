@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from riverlock.core.errors import StorageError
 
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-__all__ = ["Entry", "Reason", "Storage", "checked_path", "checked_prefix"]
+__all__ = [
+    "Entry",
+    "Reason",
+    "Storage",
+    "SupportsTemporaries",
+    "checked_path",
+    "checked_prefix",
+]
 
 
 class Reason(StrEnum):
@@ -166,6 +173,21 @@ class Storage(Protocol):
         Raises:
             StorageNotFoundError: If there is no such file.
             StorageError: If it could not be synced.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsTemporaries(Protocol):
+    """Storage that writes under temporary names first, which a crash leaves behind."""
+
+    def forget_temporaries(self, before: datetime) -> int:
+        """Remove what was last written before an instant; returns how many files.
+
+        A writer that is still at it fails, and writes nothing.
+
+        Raises:
+            StorageError: If they cannot be listed or removed.
         """
         ...
 

@@ -191,6 +191,17 @@ class LocalStorage:
                 os.close(descriptor)
             self._sync_directory(file.parent, path)
 
+    def forget_temporaries(self, before: datetime) -> int:
+        """Remove what crashed writers have left; returns how many files."""
+        gone = 0
+        with _translated("sweep", _TEMPORARY):
+            for file in self._walk(self.root / _TEMPORARY):
+                with contextlib.suppress(FileNotFoundError):
+                    if datetime.fromtimestamp(file.stat().st_mtime, UTC) < before:
+                        file.unlink()
+                        gone += 1
+        return gone
+
     # The steps that hardware can refuse; tests override them.
 
     def _write(self, descriptor: int, data: bytes) -> None:

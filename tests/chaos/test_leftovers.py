@@ -1,0 +1,114 @@
+"""What crashes leave behind goes away, and stands in nobody's way meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import riverlock as rl
+from riverlock.runtime.cleaner import Cleaner
+from riverlock.sinks.committer import Owner
+from riverlock.sinks.committers import FileCommitter
+from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.records import Manifest, SinkOutput
+from riverlock.snapshot.retention import Retention, sweep
+from riverlock.storage.local import LocalStorage
+
+pytestmark = pytest.mark.chaos
+
+
+def _temporary(root: Path) -> Path:
+    """Leave what a process leaves that is killed between write and rename."""
+    path = root / ".tmp" / "0123456789abcdef"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"half")
+    return path
+
+
+def _manifest(epoch: int) -> Manifest:
+    numbers: dict[str, Any] = dict.fromkeys(
+        ("started_us", "decided_us", "now_us", "seed"), 0
+    )
+    return Manifest(
+        format=1,
+        flow="f",
+        region="main",
+        epoch=epoch,
+        parent=None,
+        run=1,
+        parallelism=1,
+        key_groups=1,
+        code="",
+        **numbers,
+    )
+
+
+def test_sweep_removes_temporary_files_after_the_grace(store: LocalStorage) -> None:
+    left = _temporary(store.root)
+    catalog = Catalog(store)
+    catalog.decide(_manifest(0))
+
+    sweep(catalog, Retention(grace=timedelta(hours=1)))
+    assert left.exists(), "it may be of a writer that is still at it"
+
+    sweep(catalog, Retention(grace=timedelta(0)))
+    assert not left.exists()
+
+
+def _output(staged: str) -> SinkOutput:
+    token = {"staged": staged, "name": "part-a.json", "rows": 1, "bytes": 3}
+    return SinkOutput(kind="files", tokens=({**token, "checksum": "c"},), rows=1)
+
+
+def _committer(root: Path) -> FileCommitter:
+    committer = FileCommitter(rl.sinks.files(str(root), format="json"))
+    committer.open(Owner(flow="f", sink="s", run=1))
+    return committer
+
+
+def test_sink_opened_by_a_new_run_removes_temporary_files(tmp_path: Path) -> None:
+    left = _temporary(tmp_path / "out")
+
+    _committer(tmp_path / "out")
+
+    assert not left.exists()
+
+
+def test_epoch_whose_folder_was_taken_away_is_committed_all_the_same(
+    tmp_path: Path,
+) -> None:
+    # A consumer moved the epoch out; then the driver died before it said so.
+    committer = _committer(tmp_path / "out")
+    staged = tmp_path / "out/_riverlock/staged/000000000000/a"
+    staged.parent.mkdir(parents=True)
+    staged.write_bytes(b"{}\n")
+    output = _output("_riverlock/staged/000000000000/a")
+    committer.commit(0, output)
+    shutil.rmtree(tmp_path / "out/epoch=000000000000")
+
+    committer.commit(0, output)
+
+    assert not (tmp_path / "out/epoch=000000000000").exists()
+
+
+class Breaking(Cleaner):
+    """Meets something that nobody thought of."""
+
+    def clean(self, manifest: Manifest) -> None:
+        raise RuntimeError(manifest.epoch)
+
+
+def test_cleaner_that_breaks_neither_stops_the_flow_nor_hangs_its_end(
+    store: LocalStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    cleaner = Breaking(Catalog(store), Retention())
+
+    for epoch in range(50):
+        cleaner.offer(_manifest(epoch))
+    cleaner.stop()
+
+    assert "cleaning failed" in caplog.text
