@@ -20,11 +20,11 @@ class Admission:
     """Adapts the row limit to the pace of the epochs before.
 
     Attributes:
-        target_us: How long an epoch should take.
+        target_us: How long an epoch should take; None: always ``max_rows``.
         max_rows: A limit that is never exceeded; None for none.
     """
 
-    target_us: int
+    target_us: int | None
     max_rows: int | None = None
     _limit: int = _FIRST
     _floor_us: float | None = None
@@ -33,13 +33,16 @@ class Admission:
     @property
     def rows(self) -> int:
         """How many rows the next epoch may take."""
-        return self._limit if self.max_rows is None else min(self._limit, self.max_rows)
+        if self.max_rows is None:
+            return self._limit
+        is_fixed = self.target_us is None
+        return self.max_rows if is_fixed else min(self._limit, self.max_rows)
 
     def learn(self, rows: int, took_us: int) -> None:
         """Move towards the number of rows that would have taken the target."""
         self._epochs += 1
         # The first epochs start workers and compile plans: they tell nothing.
-        if self._epochs <= 2 or rows <= 0 or took_us <= 0:
+        if self.target_us is None or self._epochs <= 2 or rows <= 0 or took_us <= 0:
             return
         known = took_us if self._floor_us is None else self._floor_us * _FORGET
         self._floor_us = floor = min(took_us * 0.9, known)

@@ -1,8 +1,8 @@
 """The region loop: carries out the coordinator's instructions, one after the other.
 
 Everything that decides anything is in ``coordinator``; everything that touches the
-world is here. Broad handlers stand at this boundary only: whatever a step raises becomes
-an event, and the coordinator says what follows.
+world is here. Broad handlers stand at this boundary only: whatever a step raises
+becomes an event, and the coordinator says what follows.
 """
 
 from __future__ import annotations

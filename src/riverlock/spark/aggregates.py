@@ -2,8 +2,8 @@
 
 Spark combines the rows of a key within each partition, with its own code generation;
 the partial rows, one per key and partition, are merged into state in Python. The
-partition is part of the grouping, so that floating-point sums are added in a fixed order
-and an epoch gives the same bits when it is run again.
+partition is part of the grouping, so that floating-point sums are added in a fixed
+order and an epoch gives the same bits when it is run again.
 """
 
 from __future__ import annotations

@@ -59,7 +59,8 @@ class RunOptions:
         available_now: Take what is there at the start, then stop.
         parallelism: Tasks per keyed stage; default: the cores Spark has. May differ
             from run to run: state follows.
-        epoch_target: How long an epoch should take; rows per epoch adapt to it.
+        epoch_target: How long an epoch should take; rows per epoch adapt to it. None:
+            every epoch takes ``max_rows_per_epoch``.
         max_rows_per_epoch: Never take more rows than this in one epoch.
         max_epochs: Stop after so many epochs.
         restart: What to do when an epoch fails for a reason that may pass.
@@ -72,7 +73,7 @@ class RunOptions:
     spark: SparkSession | None = None
     available_now: bool = False
     parallelism: int | None = None
-    epoch_target: str | timedelta = "1 second"
+    epoch_target: str | timedelta | None = "1 second"
     max_rows_per_epoch: int | None = None
     max_epochs: int | None = None
     restart: RestartPolicy = DEFAULT_RESTART
@@ -97,7 +98,12 @@ class RunOptions:
                 "retain_epochs", expected="at least 2", found=str(self.retain_epochs)
             )
         # Now, not when the store is claimed: a wrong one must change nothing.
-        duration_us(self.epoch_target)
+        if self.epoch_target is not None:
+            duration_us(self.epoch_target)
+        elif self.max_rows_per_epoch is None:
+            raise InvalidConfigError(
+                "epoch_target=None", expected="max_rows_per_epoch", found="neither"
+            )
         duration_us(self.grace)
 
 
@@ -286,7 +292,9 @@ class _Run:
             readers=readers,
             clock=options.clock,
             admission=Admission(
-                target_us=duration_us(options.epoch_target),
+                target_us=None
+                if options.epoch_target is None
+                else duration_us(options.epoch_target),
                 max_rows=options.max_rows_per_epoch,
             ),
             operators={

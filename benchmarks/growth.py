@@ -1,0 +1,87 @@
+"""Does an epoch cost what it touches? The same work over little and much state.
+
+    python -m benchmarks.growth [--touched 10000] [--small 50000] [--large 5000000]
+
+Fills a store with so many keys, then measures epochs that touch the same number of
+them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from typing import Any
+
+from benchmarks.common import in_child, median, save, show
+
+
+def epoch_seconds(stored: int, touched: int, epochs: int) -> list[float]:
+    """Return the duration of each epoch that touches ``touched`` of ``stored`` keys."""
+    import riverlock as rl
+
+    class Running(rl.Process):
+        n = rl.Value("bigint", default=0)
+        total = rl.Value("double", default=0.0)
+
+        def on_event(self, e: Any, ctx: Any) -> None:
+            self.n += 1
+            self.total += e.amount
+
+    def flow(rows: int) -> rl.Flow:
+        made = rl.Flow("growth")
+        columns = {
+            "k": f"if(id < {stored}, id, pmod(xxhash64(id), {stored}))",
+            "amount": "cast(id as double)",
+        }
+        stream = made.read(rl.sources.generator(columns, rows=rows))
+        stream.key_by("k").process(Running(), uid="running")
+        return made
+
+    seconds: list[float] = []
+    with tempfile.TemporaryDirectory() as store:
+        options: dict[str, Any] = {"available_now": True, "epoch_target": None}
+        flow(stored).run(store, max_rows_per_epoch=500_000, **options)
+        flow(stored + touched * epochs).run(
+            store,
+            max_rows_per_epoch=touched,
+            on_status=lambda s: (
+                seconds.append(s.epoch_seconds) if s.state == "running" else None
+            ),
+            **options,
+        )
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--touched", type=int, default=10_000)
+    parser.add_argument("--small", type=int, default=50_000)
+    parser.add_argument("--large", type=int, default=5_000_000)
+    parser.add_argument("--epochs", type=int, default=24)
+    parser.add_argument("--only", type=int, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.only:
+        found = epoch_seconds(chosen.only, chosen.touched, chosen.epochs)
+        print(json.dumps(found[4:]))
+        return
+    medians = {}
+    for stored in (chosen.small, chosen.large):
+        steady = in_child(
+            "benchmarks.growth",
+            *("--only", str(stored), "--touched", str(chosen.touched)),
+            *("--epochs", str(chosen.epochs)),
+        )
+        medians[stored] = median(steady)
+    base = medians[chosen.small]
+    show(
+        f"an epoch that touches {chosen.touched:,} keys",
+        ["keys stored", "seconds", "ratio"],
+        [[f"{k:,}", f"{s:.3f}", f"{s / base:.2f}"] for k, s in medians.items()],
+    )
+    ratio = medians[chosen.large] / base
+    save("growth", {"seconds": medians, "ratio": ratio, **vars(chosen)})
+
+
+if __name__ == "__main__":
+    main()
