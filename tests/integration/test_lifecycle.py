@@ -134,7 +134,7 @@ def test_files_stay_bounded_and_history_is_swept(
     }
     kept = {e.path for e in catalog(tmp_path).storage.list("regions/main/state")}
     assert kept == named
-    final = {k: total for k, total in out.rows()}
+    final = dict(out.rows())
     assert final == {k: sum(range(k, 3000, 10)) for k in range(10)}
 
 
@@ -156,10 +156,19 @@ def test_a_store_belongs_to_one_flow_and_its_key_groups(
 
 
 class TextTotal(rl.Process):
+    output = "x int"
     total = rl.Value("string")
 
     def on_event(self, e: Any, ctx: Any) -> None:
         self.total = "x"
+
+
+class ExpiringTotal(rl.Process):
+    output = "x int"
+    total = rl.Value("bigint", ttl="1 hour")
+
+    def on_event(self, e: Any, ctx: Any) -> None:
+        self.total = 1
 
 
 class WiderTotal(Total):
@@ -181,9 +190,9 @@ def test_changed_state_is_refused_added_state_is_not(
         return flow
 
     out = rl.sinks.memory()
-    with pytest.raises(StateSchemaError, match="total: value of string"):
-        changed(TextTotal()).check()
-        changed(TextTotal()).run(str(tmp_path), spark=spark, available_now=True)
+    for process in (TextTotal(), ExpiringTotal()):
+        with pytest.raises(StateSchemaError, match="total: key value of"):
+            changed(process).run(str(tmp_path), spark=spark, available_now=True)
     changed(WiderTotal()).run(str(tmp_path), spark=spark, available_now=True)
 
     assert dict(out.rows()) == {k: sum(range(k, 200, 10)) for k in range(10)}

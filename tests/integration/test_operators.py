@@ -89,7 +89,9 @@ def orders_dir(
 class Everything(rl.Process):
     """Uses every kind of state; gives a row per event."""
 
-    output = "user string, n bigint, spent double, best double, seen bigint, last bigint"
+    output = (
+        "user string, n bigint, spent double, best double, seen bigint, last bigint"
+    )
     spent = rl.Value("double", default=0.0)
     best = rl.Reducing("double", max)
     recent = rl.List("bigint")
@@ -116,7 +118,8 @@ class Everything(rl.Process):
 
 def fold(orders: list[Row]) -> tuple[list[Row], dict[Any, Any]]:
     """The same logic as Everything, written as a plain loop."""
-    rows, states = [], {}
+    rows: list[Row] = []
+    states: dict[Any, Any] = {}
     for user, n, amount, _ in orders:
         s = states.setdefault(
             user, {"spent": 0.0, "best": None, "recent": [], "digits": Counter()}
@@ -147,9 +150,7 @@ def test_process_equals_a_plain_loop_whatever_epochs_and_tasks(
     done.write(out)
     done.side("odd").write(odd)
 
-    run(
-        flow, tmp_path, spark, parallelism=parallelism, max_rows_per_epoch=rows
-    )
+    run(flow, tmp_path, spark, parallelism=parallelism, max_rows_per_epoch=rows)
 
     expected, states = fold(orders)
     assert Counter(out.rows()) == Counter(expected)
@@ -169,7 +170,7 @@ def test_process_equals_a_plain_loop_whatever_epochs_and_tasks(
     assert {u: [v for _, v in sorted(x)] for u, x in lists.items()} == {
         u: s["recent"] for u, s in states.items()
     }
-    maps = defaultdict(dict)
+    maps: dict[Any, dict[Any, Any]] = defaultdict(dict)
     for user, key, value in state(tmp_path, "all", "by_digit"):
         maps[user][key] = value
     assert maps == {u: dict(s["digits"]) for u, s in states.items()}
@@ -183,7 +184,8 @@ def test_spark_equals_the_driver_of_one_thread(
         stream = flow.read(source(orders_dir, ORDERS)).event_time("at", delay="10s")
         kept = stream.filter(lambda o: o.amount < 90)
         words = kept.flat_map(
-            lambda o: [(o.user, o.n, o.at)] * (o.n % 3), "user string, n bigint, at timestamp"
+            lambda o: [(o.user, o.n, o.at)] * (o.n % 3),
+            "user string, n bigint, at timestamp",
         )
         words.key_by("user").process(Sessions(), uid="sessions").write(out)
         return flow
@@ -198,7 +200,7 @@ def test_spark_equals_the_driver_of_one_thread(
     assert sorted(state(tmp_path, "sessions", "n"), key=repr) == sorted(
         (
             (k, local.operator("sessions").state("n", key=k))
-            for k in local.operator("sessions").keys()
+            for k in local.operator("sessions").keys()  # noqa: SIM118 - a method
             if local.operator("sessions").state("n", key=k) is not None
         ),
         key=repr,
@@ -347,7 +349,9 @@ def test_update_state_by_key_visits_every_key_in_every_epoch(
         flow = rl.Flow("update")
         flow.read(source(path, ORDERS)).key_by("user").update_state_by_key(
             lambda new, old: (
-                None if not new and old == 1.0 else (old or 0) + sum(r.amount for r in new)
+                None
+                if not new and old == 1.0
+                else (old or 0) + sum(r.amount for r in new)
             ),
             "double",
             uid="u",
@@ -368,7 +372,9 @@ def test_update_state_by_key_visits_every_key_in_every_epoch(
 def test_stateless_steps_equal_spark_sql(
     spark: SparkSession, tmp_path: Path, orders: list[Row], orders_dir: str
 ) -> None:
-    names = spark.createDataFrame([("ann", "Ann A."), ("bob", "Bob B.")], "user string, full string")
+    names = spark.createDataFrame(
+        [("ann", "Ann A."), ("bob", "Bob B.")], "user string, full string"
+    )
     flow = rl.Flow("stateless")
     out = rl.sinks.memory()
     stream = flow.read(source(orders_dir, ORDERS))
@@ -417,7 +423,9 @@ def test_poison_records_fail_by_default_and_name_everything(
     spark: SparkSession, tmp_path: Path, orders_dir: str
 ) -> None:
     flow = rl.Flow("poison")
-    flow.read(source(orders_dir, ORDERS)).key_by("user").process(Fragile(), uid="fragile")
+    flow.read(source(orders_dir, ORDERS)).key_by("user").process(
+        Fragile(), uid="fragile"
+    )
 
     with pytest.raises(UserCodeError) as caught:
         run(flow, tmp_path, spark)
@@ -493,7 +501,9 @@ class Rules(rl.Process):
 def test_broadcast_initial_and_group_state(
     spark: SparkSession, tmp_path: Path, orders: list[Row], orders_dir: str
 ) -> None:
-    rules = write_rows(spark, tmp_path / "rules", [("max", 5.0)], "name string, limit double")
+    rules = write_rows(
+        spark, tmp_path / "rules", [("max", 5.0)], "name string, limit double"
+    )
     initial = spark.createDataFrame([("ann", 100.0)], "user string, base double")
     out = rl.sinks.memory()
 
@@ -567,7 +577,12 @@ class Useless(rl.Process):
         yield (1,)
 
 
-def _build(what: str, stream: Any) -> None:
+class Silent(rl.Process):
+    def on_event(self, e: Any, ctx: Any) -> None:
+        pass
+
+
+def _build(what: str, stream: Any) -> None:  # noqa: C901 - one arm per mistake
     match what:
         case "unknown key":
             stream.key_by("usr")
@@ -588,6 +603,8 @@ def _build(what: str, stream: Any) -> None:
         case "unsupported aggregate":
             stream.key_by("user").agg(x="count(distinct n)").write(rl.sinks.memory())
             stream.flow.check()
+        case "no output declared":
+            stream.key_by("user").process(Silent()).write(rl.sinks.memory())
         case "union of other columns":
             stream.union(stream.select("user"))
         case "nothing to do":
@@ -599,6 +616,8 @@ def _build(what: str, stream: Any) -> None:
             process.lock = threading.Lock()  # type: ignore[attr-defined]
             stream.key_by("user").process(process)
             stream.flow.check()
+        case other:
+            raise AssertionError(other)
 
 
 @pytest.mark.parametrize(
@@ -611,6 +630,7 @@ def _build(what: str, stream: Any) -> None:
         "nested key",
         "event time type",
         "unsupported aggregate",
+        "no output declared",
         "union of other columns",
         "nothing to do",
         "unpicklable",

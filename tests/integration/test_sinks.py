@@ -18,7 +18,7 @@ from riverlock.snapshot.sealed import checksum
 pytestmark = pytest.mark.spark
 
 COLUMNS = {
-    "country": "if(id % 5 = 0, null, element_at(array('de', 'a/b', 'é'), cast(id % 3 + 1 as int)))",
+    "country": "if(id % 5 = 0, null, array('de', 'a/b', 'é')[cast(id % 3 as int)])",
     "n": "id",
     "at": "timestamp_seconds(id)",
     "price": "cast(id as decimal(10,2)) / 4",

@@ -19,7 +19,13 @@ from riverlock.flow.graph import (
     Union,
     Write,
 )
-from riverlock.flow.operators import Count, MapWithState, Reduce, UpdateState
+from riverlock.flow.operators import (
+    BuiltIn,
+    Count,
+    MapWithState,
+    Reduce,
+    UpdateState,
+)
 from riverlock.flow.process import Process, check_process, side_outputs
 from riverlock.sinks.base import Sink
 
@@ -249,9 +255,24 @@ class Stream:
             raise InvalidFlowError(
                 "sink of write", expected="something of rl.sinks", found=repr(sink)
             )
+        _check_has_rows(self.node)
         taken = self.flow.take_uid(uid, sink.kind)
         self.flow.writes.append(Write(uid=taken, input=self.node, sink=sink))
         return self
+
+
+def _check_has_rows(node: Node) -> None:
+    if not isinstance(node, Output) or not isinstance(node.input, Keyed):
+        return
+    process = node.input.process
+    is_silent = process is not None and process.output is None
+    if node.name == "main" and is_silent and not isinstance(process, BuiltIn):
+        raise InvalidFlowError(
+            f"output of operator {node.input.uid!r}",
+            expected=f"columns declared in {type(process).__name__}.output",
+            found="none",
+            hint='write output = "user string, spent double" in the class',
+        )
 
 
 class KeyedStream:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from riverlock.flow.graph import Node
     from riverlock.sinks.base import Sink
     from riverlock.sinks.stager import Stager
-    from riverlock.snapshot.records import OperatorState
+    from riverlock.snapshot.records import OperatorState, Variable
     from riverlock.sources.reader import Reader
 
 __all__ = ["CompiledFlow", "KeyedStage", "WriteStage", "compile_flow"]
@@ -115,14 +115,24 @@ def _check_operator(stage: KeyedStage, stored: OperatorState) -> None:
         if old is not None and _fixed(old) != _fixed(variable):
             raise StateSchemaError(
                 operator=stage.id,
-                expected=f"{name}: {variable.kind} of {variable.type}",
-                found=f"{name}: {old.kind} of {old.type}",
+                expected=_described(name, variable),
+                found=_described(name, old),
             )
 
 
-def _fixed(variable: Any) -> tuple[Any, ...]:
-    """Return what must not change of a variable; its time to live may."""
-    return variable.kind, variable.type, variable.key, variable.scope
+def _described(name: str, variable: Variable) -> str:
+    expiry = "" if variable.ttl_us is None else " with a ttl"
+    return f"{name}: {variable.scope} {variable.kind} of {variable.type}{expiry}"
+
+
+def _fixed(variable: Variable) -> tuple[Any, ...]:
+    """Return what must not change of a variable.
+
+    Its time to live may, but not whether it has one: entries that expire are stored
+    apart from those that do not.
+    """
+    expires = variable.ttl_us is not None
+    return variable.kind, variable.type, variable.key, variable.scope, expires
 
 
 def compile_flow(
