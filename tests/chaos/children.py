@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from riverlock.core import faults
 from tests.chaos.worker_flow import Options
+
+from riverlock.core import faults
 
 ROOT = Path(__file__).parents[2]
 # Generous: the machines of CI are slow, and a deadline is not a measurement.

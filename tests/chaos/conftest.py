@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from tests.chaos import worker_flow
 from tests.chaos.worker_flow import Options
 
@@ -23,9 +22,9 @@ Clone = Callable[..., Options]
 def _pickled_by_value() -> Iterator[None]:
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(worker_flow)
+    cloudpickle.register_pickle_by_value(worker_flow)  # type: ignore[no-untyped-call]
     yield
-    cloudpickle.unregister_pickle_by_value(worker_flow)
+    cloudpickle.unregister_pickle_by_value(worker_flow)  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="session")

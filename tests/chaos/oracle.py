@@ -1,8 +1,8 @@
 """What a perfect run would have left behind, computed in plain Python.
 
-Nothing here asks Riverlock what the result is: rows follow from their number, sinks are
-read with ``json`` and ``pyarrow``, and every epoch is compared on its own with the cut of
-the input that its manifest claims (O1, O2, O4). Only the state is read through
+Nothing here asks Riverlock what the result is: rows follow from their number, sinks
+are read with ``json`` and ``pyarrow``, and every epoch is compared on its own with the
+cut of the input that its manifest claims (O1, O2, O4). Only the state is read through
 ``riverlock.snapshot``, as a user would read it (O3).
 """
 
@@ -17,12 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-
-from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.reader import read_entries, read_variable
-from riverlock.snapshot.retention import Retention, sweep
-from riverlock.snapshot.verify import verify
-from riverlock.storage.local import LocalStorage
 from tests.chaos.worker_flow import (
     ACCOUNTS,
     BUCKET_US,
@@ -31,6 +25,12 @@ from tests.chaos.worker_flow import (
     STEP_US,
     Options,
 )
+
+from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.reader import read_entries, read_variable
+from riverlock.snapshot.retention import Retention, sweep
+from riverlock.snapshot.verify import verify
+from riverlock.storage.local import LocalStorage
 
 SINKS = ("events", "windows", "odd", "ledger")
 _FORMATS = {"events": "json", "windows": "parquet", "odd": "json", "ledger": "parquet"}
@@ -270,7 +270,8 @@ def check_state(catalog: Catalog, epoch: int, reference: Reference) -> None:
 
 def _timer_us(timer: dict[str, Any]) -> int:
     at = next(v for n, v in timer.items() if n not in ("key", "kind"))
-    return round(at.timestamp() * 1_000_000)
+    micros: int = round(at.timestamp() * 1_000_000)
+    return micros
 
 
 def check_whole(catalog: Catalog) -> None:

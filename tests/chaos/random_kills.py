@@ -2,8 +2,8 @@
 
     python -m tests.chaos.random_kills --kills 200 --seed 1
 
-Compaction and retention run all the while, with hardly any grace. What the sinks and the
-state hold at the end must be what a run without a single crash would have left.
+Compaction and retention run all the while, with hardly any grace. What the sinks and
+the state hold at the end must be what a run without a single crash would have left.
 """
 
 from __future__ import annotations

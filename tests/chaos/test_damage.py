@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.chaos import oracle, worker_flow
+from tests.chaos.worker_flow import Options
 
 from riverlock.core.errors import SnapshotCorruptedError, SnapshotNotFoundError
 from riverlock.snapshot.catalog import Catalog
@@ -21,8 +23,6 @@ from riverlock.snapshot.files import read_table
 from riverlock.snapshot.records import StateFile
 from riverlock.snapshot.verify import verify
 from riverlock.storage.local import LocalStorage
-from tests.chaos import oracle, worker_flow
-from tests.chaos.worker_flow import Options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,7 +157,7 @@ def test_files_of_dead_attempts_that_come_late_are_ignored_and_swept(
     options = clone()
     newest = _catalog(options).newest()
     assert newest is not None
-    file, path = _a_state_file(options)
+    _, path = _a_state_file(options)
     late = [
         # A delta of a committed epoch, of the next one, and a torn one.
         path.with_name(f"{newest.epoch:012d}-000001-track-00000-late0late0la.parquet"),

@@ -1,8 +1,8 @@
 """kill -9 of the driver at every named point; rows 1 to 7, 36 and 51 of the matrix.
 
-One store survives the whole sequence, since a start of Spark is what costs. The rule for
-every crash: before the manifest is durable the epoch is aborted and redone over the same
-rows; after it, the next run completes it. Nothing else is allowed.
+One store survives the whole sequence, since a start of Spark is what costs. The rule
+for every crash: before the manifest is durable the epoch is aborted and redone over the
+same rows; after it, the next run completes it. Nothing else is allowed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tests.chaos import oracle
+from tests.chaos.children import child
+from tests.chaos.worker_flow import Options
 
 from riverlock.core import faults
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.local import LocalStorage
-from tests.chaos import oracle
-from tests.chaos.children import child
-from tests.chaos.worker_flow import Options
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
@@ -35,8 +35,8 @@ class Crash:
         point: Where it dies.
         at: At which hit.
         parallelism: The number of tasks of this run.
-        in_worker: The point is passed by workers: one stops there, the driver is killed.
-        decided: Whether the epoch under way is durable when it dies; None: there is none.
+        in_worker: Workers pass the point: one stops there, the driver is killed.
+        decided: Whether the epoch under way is durable by then; None: there is none.
         loses_copies: The working copies are gone when it starts.
     """
 
@@ -184,7 +184,7 @@ def _lose_working_copies(options: Options) -> None:
 
 @contextmanager
 def _reader(options: Options) -> Iterator[set[tuple[str, int]]]:
-    """Read the sinks all the while: an epoch is whole when it is seen first (row 36)."""
+    """Read the sinks all the while: an epoch is whole when first seen (row 36)."""
     out, stop = Path(options.out), threading.Event()
     first: dict[tuple[str, int], dict[str, int]] = {}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tests.chaos.random_kills import run
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]

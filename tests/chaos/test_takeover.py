@@ -12,16 +12,17 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
+from tests.chaos import oracle
+from tests.chaos.children import Child, child
+from tests.chaos.worker_flow import Options
 
 from riverlock.core.errors import FencedError
 from riverlock.runtime.ownership import Heartbeat, claim
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.records import Manifest
 from riverlock.storage.local import LocalStorage
-from tests.chaos import oracle
-from tests.chaos.children import Child, child
-from tests.chaos.worker_flow import Options
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
@@ -133,6 +134,20 @@ def test_claims_made_at_once_have_one_winner(store: LocalStorage) -> None:
         thread.join()
 
     assert [o for o in outcomes if o is not None] == [1]
+
+
+def test_claim_goes_past_a_dead_run_whose_process_number_is_in_use_again(
+    store: LocalStorage,
+) -> None:
+    # A driver in a container is often process 1 of the same host, run after run. It
+    # died between its claim and its first heartbeat.
+    catalog = Catalog(store)
+    dead = claim(catalog, now_us=1)
+    path = store.root / catalog.paths.run(dead.run)
+    path.unlink()
+    catalog.claim(msgspec.structs.replace(dead, process="of an earlier boot"))
+
+    assert claim(catalog, now_us=2).run == 2
 
 
 def test_sigterm_finishes_the_epoch_and_the_next_run_redoes_nothing(

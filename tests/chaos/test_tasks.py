@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.chaos import oracle
+from tests.chaos.children import child
+from tests.chaos.worker_flow import Options
 
 from riverlock.core import faults
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.local import LocalStorage
-from tests.chaos import oracle
-from tests.chaos.children import child
-from tests.chaos.worker_flow import Options
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.chaos import oracle, worker_flow
+from tests.chaos.worker_flow import Options
 
 import riverlock as rl
 from riverlock.coordinator.restart import FixedDelay
@@ -20,8 +22,6 @@ from riverlock.core.errors import (
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.reader import read_entries, read_variable
 from riverlock.storage.local import LocalStorage
-from tests.chaos import oracle, worker_flow
-from tests.chaos.worker_flow import Options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,9 +36,9 @@ def _by_value() -> Any:
     from pyspark import cloudpickle
 
     module = sys.modules[__name__]
-    cloudpickle.register_pickle_by_value(module)
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     yield
-    cloudpickle.unregister_pickle_by_value(module)
+    cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 class Poisoned(rl.Process):
@@ -231,7 +231,7 @@ def test_large_values_and_long_keys_are_kept(
         )
 
     assert sorted(n for _, n in sink.rows()) == [-1, -1, size, size]
-    stored = {key: value for key, value in _state(tmp_path, "fat", "blob")}
+    stored = dict(_state(tmp_path, "fat", "blob"))
     assert {len(k) for k in stored} == {2_000}
     assert sorted(stored.values()) == [bytes([n]) * size for n in (2, 3)]
     assert {(len(k), len(v)) for _, k, v in _state(tmp_path, "fat", "parts")} == {

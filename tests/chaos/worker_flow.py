@@ -130,7 +130,7 @@ def columns(options: Options) -> dict[str, str]:
 
 def _postings(frame: Any) -> Any:
     """Turn each transfer into a debit and a credit."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     both = "array(struct(source as account, -value as amount),"
     both += " struct(target as account, value as amount))"

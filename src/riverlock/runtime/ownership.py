@@ -48,6 +48,7 @@ def claim(catalog: Catalog, *, now_us: int) -> Run:
         pid=os.getpid(),
         token=uuid.uuid4().hex,
         started_us=now_us,
+        process=process_start(os.getpid()) or "",
     )
     if not catalog.claim(run):
         winner = catalog.run(run.run)
@@ -69,10 +70,12 @@ def _is_alive(catalog: Catalog, run: Run) -> bool:
     beat = read_beat(catalog)
     if beat is None or beat.run != run.run:
         # Claimed but not beating yet: it is starting up, or died at once.
-        return _is_local_and_alive(run.host, run.pid, None)
+        return _is_local_and_alive(run)
     if beat.has_ended:
         return False
-    if beat.host == socket.gethostname() and (process_start(beat.pid) != beat.started):
+    is_here = beat.host == socket.gethostname()
+    # Empty where the system cannot tell processes apart: then only the heart counts.
+    if is_here and beat.started and process_start(beat.pid) != beat.started:
         return False
     # Alive or paused, here or elsewhere: watch whether the heart beats.
     deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -84,11 +87,11 @@ def _is_alive(catalog: Catalog, run: Run) -> bool:
     return False
 
 
-def _is_local_and_alive(host: str, pid: int, started: str | None) -> bool:
-    if host != socket.gethostname():
+def _is_local_and_alive(run: Run) -> bool:
+    if run.host != socket.gethostname():
         return False
-    found = process_start(pid)
-    return found is not None and (started is None or found == started)
+    found = process_start(run.pid)
+    return found is not None and run.process in ("", found)
 
 
 class Heartbeat:

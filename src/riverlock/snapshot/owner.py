@@ -64,7 +64,8 @@ def life_of(catalog: Catalog, run: Run) -> Life:
     beat = read_beat(catalog)
     is_here = run.host == socket.gethostname()
     if beat is None or beat.run != run.run:
-        starting = is_here and process_start(run.pid) is not None
+        found = process_start(run.pid) if is_here else None
+        starting = found is not None and run.process in ("", found)
         return Life(is_alive=starting, is_starting=starting)
     entry = catalog.storage.head(catalog.paths.owner)
     silent = None

@@ -51,6 +51,8 @@ class Run(Record, frozen=True):
     pid: int
     token: str
     started_us: int
+    # Tells two processes with the same pid apart; empty where the system cannot.
+    process: str = ""
 
 
 class StateFile(Record, frozen=True):
