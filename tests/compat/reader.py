@@ -1,0 +1,59 @@
+"""Prints the state of an operator at a retained epoch: docs/format.md in sixty lines.
+
+    python reader.py STORE OPERATOR [EPOCH or NAME]
+
+Needs PyArrow and the standard library, nothing of Riverlock.
+"""
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def checked(data: bytes, checksum: str) -> bytes:
+    if blake2b(data, digest_size=16).hexdigest() != checksum:
+        raise SystemExit("a file differs from its checksum")
+    return data
+
+
+def unsealed(path: Path) -> Any:
+    body, _, trailer = path.read_bytes().partition(b"\n")
+    return json.loads(checked(body, json.loads(trailer)["blake2b"]))
+
+
+def read(store: Path, operator: str, at: str | None = None) -> dict[str, Any]:
+    if unsealed(store / "flow.json")["format"] != 1:
+        raise SystemExit("another format")
+    region = store / "regions" / "main"
+    if at is not None and not at.isdecimal():
+        at = str(unsealed(store / "snapshots" / f"{at}.json")["regions"]["main"])
+    epochs = sorted(region.glob("epochs/*.json"))
+    path = epochs[-1] if at is None else region / "epochs" / f"{int(at):012d}.json"
+    manifest = unsealed(path)
+    state = manifest["operators"][operator]
+    entries = {}
+    for file in sorted(state.get("files", []), key=lambda f: f["first_epoch"]):
+        data = checked((store / file["path"]).read_bytes(), file["checksum"])
+        for row in pq.read_table(pa.BufferReader(data)).to_pylist():
+            entries[row["id"]] = row
+    now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=manifest["now_us"])
+    found: dict[str, Any] = {name: [] for name in [*state["variables"], "timers"]}
+    for _, row in sorted(entries.items()):
+        if row["deleted"] or (row["expires_at"] and row["expires_at"] <= now):
+            continue
+        parts = {row["variable"]: row["timer"]} if row["timer"] else row.get("data")
+        for name, value in (parts or {}).items():
+            if value is not None and (name is None or name in state["variables"]):
+                of = {"key": row["key"], "key_group": row["key_group"]}
+                found[name or "timers"].append({**of, "value": value})
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(read(Path(sys.argv[1]), *sys.argv[2:4]), indent=1, default=str))
