@@ -168,10 +168,16 @@ class Catalog:
         """Name an epoch, so that retention keeps it.
 
         Raises:
-            InvalidConfigError: The name is taken.
+            InvalidConfigError: The name is taken, or a number.
             SnapshotNotFoundError: The epoch is not retained.
         """
         check_name("snapshot name", name)
+        if name.isdecimal():
+            raise InvalidConfigError(
+                f"snapshot name {name!r}",
+                expected="a name that is no number: numbers are epochs",
+                found=name,
+            )
         self.manifest(epoch)
         named = Named(
             name=name, regions={self.region: epoch}, created_us=now_us, note=note
