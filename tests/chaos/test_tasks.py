@@ -1,4 +1,4 @@
-"""Workers die, tasks are tried again: rows 9 and 14 of the matrix."""
+"""Workers and the JVM die, tasks are tried again: rows 9 and 14 of the matrix."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.chaos import oracle
-from tests.chaos.children import child
+from tests.chaos.children import child, descendants
 from tests.chaos.worker_flow import Options
 
 from riverlock.core import faults
@@ -47,3 +47,29 @@ def _left_by_dead_attempts(options: Options) -> set[str]:
     assert newest is not None
     reached = {f.path for s in newest.operators.values() for f in s.files}
     return {e.path for e in catalog.storage.list(catalog.paths.state)} - reached
+
+
+def test_driver_whose_jvm_is_killed_says_so_and_ends(tmp_path: Path) -> None:
+    options = Options(
+        store=str(tmp_path / "store"), out=str(tmp_path / "out"), rows=2_000
+    )
+    with child(options) as driver:
+        driver.wait_for_epochs(1)
+        os.kill(_jvm_of(driver.pid), signal.SIGKILL)
+        code = driver.end()
+        driver.wait_for_orphans()
+
+    assert code == EpochAbortedError.exit_code, driver.tail()
+    assert "EPOCH_ABORTED" in driver.tail()
+    with child(options) as driver:
+        assert driver.end() == 0, driver.tail()
+    oracle.check(options)
+
+
+def _jvm_of(pid: int) -> int:
+    (jvm,) = [
+        each
+        for each in descendants(pid)
+        if Path(f"/proc/{each}/comm").read_text().strip() == "java"
+    ]
+    return jvm

@@ -204,7 +204,27 @@ def session(options: Options) -> Any:
             "spark.speculation.quantile": "0.5",
             "spark.speculation.minTaskRuntime": "100ms",
         }
+    if options.master.startswith("spark:"):
+        return _users_own(options.master, conf)
     return rl.session("chaos", master=options.master, conf=conf)
+
+
+def _users_own(master: str, conf: dict[str, str]) -> Any:
+    """Start a session on a cluster with nothing of ours in it."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(master).appName("chaos")
+    own = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    for name, value in {**conf, **own}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def parse(argv: list[str]) -> Options:

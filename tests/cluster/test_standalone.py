@@ -1,0 +1,169 @@
+"""A real Spark cluster: master and two workers, on addresses of their own.
+
+Rows 10 and 15 of the matrix: an executor is killed in mid-run and its tasks move to the
+other, which has none of the state; a slow attempt is overtaken by a speculative one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+import pytest
+from tests.chaos import oracle
+from tests.chaos.children import child, descendants, is_running, wait_until
+from tests.chaos.worker_flow import Options
+
+from riverlock.core import faults
+from riverlock.snapshot.catalog import Catalog
+from riverlock.spark.java import ensure_java
+from riverlock.storage.local import LocalStorage
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.chaos,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2 and 127.0.0.3"),
+]
+
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+_EXECUTOR = b"CoarseGrainedExecutorBackend"
+
+
+@dataclass
+class Cluster:
+    """A master and its workers, as processes that the test started."""
+
+    root: Path
+    port: int
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"spark://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self._launch(_MASTER, "127.0.0.1", "--port", str(self.port))
+        wait_until(self._listens, "the master", 60)
+        for host in ("127.0.0.2", "127.0.0.3"):
+            self._launch(
+                _WORKER,
+                host,
+                *("--cores", "1", "--memory", "1g"),
+                *("--work-dir", str(self.root / host), self.url),
+            )
+
+    def _launch(self, what: str, host: str, *arguments: str) -> None:
+        launcher = Path(pyspark.__file__).parent / "bin" / "spark-class"
+        environment = {
+            **os.environ,
+            "JAVA_HOME": str(ensure_java()),
+            "SPARK_LOCAL_IP": host,
+            "SPARK_DAEMON_MEMORY": "256m",
+        }
+        log = self.root / f"{what.rpartition('.')[2]}-{host}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [
+                    str(launcher),
+                    what,
+                    *("--host", host, "--webui-port", "0"),
+                    *arguments,
+                ],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+
+    def _listens(self) -> bool:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            return True
+        return False
+
+    def executors(self) -> list[int]:
+        """Return the executors' process numbers."""
+        found = []
+        for worker in self.processes[1:]:
+            for pid in descendants(worker.pid):
+                with contextlib.suppress(OSError):
+                    if _EXECUTOR in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        found.append(pid)
+        return found
+
+    def stop(self) -> None:
+        everyone = [p.pid for p in self.processes]
+        everyone += [d for p in self.processes for d in descendants(p.pid)]
+        for process in reversed(self.processes):
+            process.terminate()
+            process.wait()
+        for pid in everyone:
+            with contextlib.suppress(ProcessLookupError):
+                if is_running(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    started = Cluster(tmp_path, _free_port())
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
+
+
+def test_stateful_flow_survives_lost_executors_and_overtaken_attempts(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    options = Options(
+        store=str(tmp_path / "store"),
+        out=str(tmp_path / "out"),
+        rows=4_000,
+        parallelism=4,
+        pause_ms=150,
+        master=cluster.url,
+        working_dir=str(tmp_path / "working"),
+        speculation=1,
+        # The attempt that has written its change file and then sleeps is overtaken.
+        worker_faults="P4=sleep:20@12",
+    )
+
+    with child(options, faults_dir=tmp_path / "faults") as driver:
+        driver.wait_for_epochs(3)
+        victim = cluster.executors()[0]
+        os.kill(victim, signal.SIGKILL)
+        driver.wait_for_epochs(5)
+        survivors = set(cluster.executors())
+        assert driver.end() == 0, driver.tail()
+
+    assert victim not in survivors
+    assert faults.fired(tmp_path / "faults") == ["P4-12"]
+    assert _left_by_losers(options), "no attempt was overtaken"
+    oracle.check(options)
+
+
+def _left_by_losers(options: Options) -> set[str]:
+    catalog = Catalog(LocalStorage(Path(options.store)))
+    newest = catalog.newest()
+    assert newest is not None
+    reached = {f.path for s in newest.operators.values() for f in s.files}
+    return {e.path for e in catalog.storage.list(catalog.paths.state)} - reached
