@@ -149,7 +149,7 @@ def _interrupts() -> Iterator[Any]:
     before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
 
     def seen() -> set[int]:
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError):  # nothing more, or closed by now
             while received := ours.recv(64):
                 numbers.update({*received} & {signal.SIGINT, signal.SIGTERM})
         return numbers
