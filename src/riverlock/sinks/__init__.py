@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
@@ -44,7 +45,9 @@ def files(
             "format of files", expected=" or ".join(_FORMATS), found=repr(format)
         )
     by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    return FileSink(path=path, format=format, partition_by=by)
+    # Tasks and driver need not share a working directory, nor a notion of "~".
+    whole = str(Path(path).expanduser().absolute())
+    return FileSink(path=whole, format=format, partition_by=by)
 
 
 @dataclass(frozen=True, kw_only=True)
