@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from tests.chaos.children import child, descendants
 from tests.chaos.worker_flow import Options
 
 from riverlock.core import faults
+from riverlock.core.errors import EpochAbortedError
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.local import LocalStorage
 
