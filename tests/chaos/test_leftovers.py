@@ -11,11 +11,14 @@ import pytest
 
 import riverlock as rl
 from riverlock.runtime.cleaner import Cleaner
+from riverlock.runtime.driver import RegionDriver
+from riverlock.runtime.ownership import Heartbeat, claim
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.committers import FileCommitter
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.records import Manifest, SinkOutput
 from riverlock.snapshot.retention import Retention, sweep
+from riverlock.storage.base import Reason
 from riverlock.storage.local import LocalStorage
 
 pytestmark = pytest.mark.chaos
@@ -112,3 +115,32 @@ def test_cleaner_that_breaks_neither_stops_the_flow_nor_hangs_its_end(
     cleaner.stop()
 
     assert "cleaning failed" in caplog.text
+
+
+class Unreadable(LocalStorage):
+    """Cannot be read for a while."""
+
+    def get(self, path: str) -> bytes:
+        raise Reason.UNREACHABLE.error("read", path)
+
+
+def test_fence_that_cannot_be_read_does_not_end_the_run(
+    store: LocalStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The put of the manifest is the fence; looking for a newer run is a courtesy.
+    owner = claim(Catalog(store), now_us=1)
+    heartbeat = Heartbeat(Catalog(Unreadable(store.root)), owner, lambda: None)
+    nothing: Any = None
+    driver = RegionDriver(
+        plan=nothing,
+        catalog=Catalog(store),
+        engine=nothing,
+        planner=nothing,
+        committers={},
+        heartbeat=heartbeat,
+        cleaner=nothing,
+        clock=nothing,
+    )
+
+    assert driver._fenced() is None
+    assert "could not be reached" in caplog.text

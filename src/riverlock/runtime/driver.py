@@ -142,9 +142,9 @@ class RegionDriver:
                 self._sleep(order.delay_us)
                 return self._commit(order)
             case do.PublishStatus():
-                self._publish(order.epoch)
+                return self._publish(order.epoch)
             case do.CleanUp():
-                if self._parent is not None:
+                if self._parent is not None and self._fenced() is None:
                     self.cleaner.offer(self._parent)
             case do.AbortEpoch():
                 log.warning("epoch %s aborted: %s", order.epoch, order.cause)
@@ -183,7 +183,13 @@ class RegionDriver:
             )
 
     def _fenced(self) -> ev.Fenced | None:
-        owner = self.heartbeat.check()
+        try:
+            owner = self.heartbeat.check()
+        except StorageError as error:
+            # Looking is a courtesy, the put of the manifest is the fence: what is to
+            # be done next meets the same trouble, or goes well.
+            log.warning("could not look for a newer run: %s", error)
+            return None
         if owner is None:
             return None
         return ev.Fenced(region=self.plan.region, owner=describe(owner))
@@ -330,8 +336,11 @@ class RegionDriver:
             cause=f"{type(error).__name__}: {cause}",
         )
 
-    def _publish(self, epoch: int) -> None:
+    def _publish(self, epoch: int) -> ev.Event | None:
         faults.hit("P10")
+        fenced = self._fenced()
+        if fenced is not None:
+            return fenced  # we slept; the status belongs to the other run now
         assert self._parent is not None
         manifest = self._parent
         rows = input_rows(manifest)
@@ -351,6 +360,7 @@ class RegionDriver:
         )
         self._show(status)
         faults.hit("P11")
+        return None
 
     def _show(self, status: Status) -> None:
         self.status = status
