@@ -159,7 +159,7 @@ class UserCodeError(RiverlockError):
             text += f"\n  record: {record}"
         super().__init__(
             text,
-            hint="\nnothing of this epoch was committed; fix the code and start again,"
+            hint="nothing of this epoch was committed; fix the code and start again,"
             " or send such records to a dead-letter sink with on_error=",
             operator=operator,
             where=where,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,12 +44,24 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
 
 def process_start(pid: int) -> str | None:
     """Return what tells two processes with the same pid apart; None if not alive."""
+    if not Path("/proc/self/stat").exists():  # not Linux: a reused pid is not noticed
+        return "alive" if _exists(pid) else None
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] == "Z" else fields[19]
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def read_beat(catalog: Catalog) -> Beat | None:

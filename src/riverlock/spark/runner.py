@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.coordinator.plan import RegionPlan
 from riverlock.coordinator.restart import ExponentialDelay, RestartPolicy
 from riverlock.core.clock import Clock, SystemClock
-from riverlock.core.errors import InvalidConfigError, RiverlockError
+from riverlock.core.errors import InvalidConfigError
 from riverlock.core.times import duration_us
 from riverlock.flow.graph import Read
 from riverlock.runtime.admission import Admission
@@ -312,7 +312,7 @@ class Handle:
     def __init__(self, running: _Run) -> None:
         """Open the run here, so that errors reach the caller; drive it beside."""
         self._running = running
-        self._error: RiverlockError | None = None
+        self._error: BaseException | None = None
         running.__enter__()
         self._thread = threading.Thread(
             target=self._drive, name="riverlock-loop", daemon=True
@@ -322,7 +322,7 @@ class Handle:
     def _drive(self) -> None:
         try:
             self._running.drive()
-        except RiverlockError as error:
+        except BaseException as error:  # noqa: BLE001 - raised again by wait()
             self._error = error
         finally:
             self._running.__exit__(None, None, None)
