@@ -1,0 +1,61 @@
+"""What the documentation lists is what there is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+import pytest
+from tests.docs.blocks import ROOT
+
+import riverlock as rl
+from riverlock.core import errors
+
+REFERENCE = (ROOT / "docs" / "reference.md").read_text()
+ERRORS = (ROOT / "docs" / "errors.md").read_text()
+
+
+def _first_cells(text: str) -> set[str]:
+    return set(re.findall(r"^\| `(\w+)`", text, re.MULTILINE))
+
+
+def test_reference_lists_the_public_names() -> None:
+    assert set(rl.__all__) - _first_cells(REFERENCE) == set()
+
+
+@pytest.mark.parametrize("name", ["sources", "sinks", "testing"])
+def test_reference_lists_the_names_of_a_module(name: str) -> None:
+    public = set(getattr(rl, name).__all__) - {"MemorySink"}  # what memory() returns
+    listed = set(re.findall(rf"`rl\.{name}\.(\w+)", REFERENCE))
+
+    assert listed == public
+
+
+@pytest.mark.parametrize("kind", [rl.Stream, rl.KeyedStream, rl.Context, rl.Handle])
+def test_reference_lists_the_methods(kind: type) -> None:
+    public = {n for n in vars(kind) if not n.startswith("_")} - {"keys", "stream"}
+
+    assert {n for n in public if not re.search(rf"\b{n}\b", REFERENCE)} == set()
+
+
+def test_reference_lists_the_options_of_a_run() -> None:
+    from riverlock.spark.runner import RunOptions
+
+    options = {f.name for f in fields(RunOptions)} - {"clock"}  # for tests
+
+    assert options <= _first_cells(REFERENCE)
+
+
+def test_errors_page_lists_every_error() -> None:
+    listed = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (\d) \|", ERRORS, re.MULTILINE)
+    every = [getattr(errors, name) for name in errors.__all__]
+    expected = {(c.code, c.__name__, str(c.exit_code)) for c in every}
+
+    assert set(listed) == expected
+    assert len(listed) == len(expected)
+
+
+def test_error_codes_are_distinct() -> None:
+    codes = [getattr(errors, name).code for name in errors.__all__]
+
+    assert len(set(codes)) == len(codes)
