@@ -26,7 +26,8 @@ from riverlock.core.faults import POINTS
 
 ROWS_PER_EPOCH = 20_000
 PATIENCE_SECONDS = 120.0
-console = Console(highlight=False, soft_wrap=True)
+# Wide enough for the table where there is no terminal.
+console = Console(highlight=False, soft_wrap=True, width=max(Console().width, 100))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,12 +133,13 @@ class Demo:
         child.wait()
         self.kills += 1
         decided = len(manifests(self.store)) - 1
+        is_decided = int(point[1:]) > 7  # P7 is where the manifest is written
         visible = max(int(p.name[6:]) for p in self.out.glob("merchants/epoch=*"))
         self.say(
             f"[bold red]✖ kill -9 {child.pid}[/] in epoch"
-            f" {decided + (point < 'P7')}, at {point}: {POINTS[point]}"
+            f" {decided + (not is_decided)}, at {point}: {POINTS[point]}"
         )
-        if visible < decided:
+        if is_decided:
             after = f"epoch {decided} is decided: the next run must show it, once"
         else:
             after = f"epoch {decided + 1} must leave no trace, and be done again"
@@ -153,7 +155,7 @@ class Demo:
             what = f"{rows:6,} payments" if rows else "timers only    "
             self.say(
                 f"  epoch {manifest['epoch']:2d}  {what}  {alerts:5,} alerts"
-                f"  [dim]{seconds:5.1f} s[/]  {'▪' * run}"
+                f"  [dim]in {seconds:.1f} s by run {run}[/]"
             )
 
     def _check(self) -> bool:
