@@ -233,7 +233,7 @@ class Execution:
         if payload is None and position is None:
             payload = self._reader.get(at[0])
         instance.load(at, payload)
-        marks = self._marks()
+        marks = self._marks() if self._program.has_dead_letters else []
         try:
             self._steps(data, position, due, careful=False)
             if self._program.has_dead_letters:
@@ -263,9 +263,8 @@ class Execution:
         careful: bool,
     ) -> None:
         """Run timers, initial rows and events of the current key."""
-        pending = sorted((t, k) for t, k, _ in due)
-        if pending:
-            self._fire(pending, careful=careful)
+        if due:
+            self._fire(sorted((t, k) for t, k, _ in due), careful=careful)
         if position is not None:
             if data.initial:
                 self._initial(data, position, careful=careful)
@@ -292,6 +291,7 @@ class Execution:
         ctx, on_event, main = self.ctx, self._user.on_event, self._main
         width, as_row = self._width, self._as_tuple
         is_plain, settles = self._freeze is None, self._instance.settles
+        settle = self._instance.settle
         begin, end = data.bounds[position], data.bounds[position + 1]
         times, records = data.times, data.records
         at = ctx._time_us = None
@@ -299,7 +299,7 @@ class Execution:
         try:
             for i in range(begin, end):
                 if settles and i > begin:
-                    self._instance.settle()
+                    settle()
                 if times is not None:
                     at = ctx._time_us = times[i]
                 rows = on_event(records[i], ctx)

@@ -107,6 +107,7 @@ class Instance:
             for s in layout.specs.values()
             if s.is_packed and s.scope != "broadcast"
         ]
+        self._plain = [(name, codec.plain) for name, codec in self._packed]
         self.settles = bool(self._packed)
         attributes = {s.name: self._attribute(s) for s in layout.specs.values()}
         live = {n: a for n, a in attributes.items() if a is not None}
@@ -211,7 +212,13 @@ class Instance:
         Without this, a record could see more (an int where a float is declared, a
         tuple for a list, None for a default) if it shares its epoch with the last one.
         """
-        fields, settled = self._fields, self._settled
+        fields = self._fields
+        for name, plain in self._plain:  # the usual case, once per record
+            if type(fields.get(name)) is not plain:
+                break
+        else:
+            return
+        settled = self._settled
         for name, codec in self._packed:
             value = fields.get(name)
             if type(value) is codec.plain:

@@ -20,6 +20,7 @@ import msgspec
 from riverlock.core import faults
 from riverlock.snapshot.files import read_table
 from riverlock.snapshot.layout import epoch_of
+from riverlock.snapshot.owner import process_start
 from riverlock.snapshot.sealed import checksum
 from riverlock.state.lmdb_store import LmdbStore
 from riverlock.state.restore import changes_of
@@ -88,7 +89,7 @@ class WorkingCopy:
         with self._alone():
             for mark in list(self._busy.iterdir()):
                 pid, _, owner = mark.name.partition("-")
-                if not _is_alive(int(pid)):
+                if process_start(int(pid)) is None:
                     if owner == token:
                         self.store.clear()
                     mark.unlink(missing_ok=True)
@@ -230,13 +231,3 @@ class WorkingCopy:
             for old in self._redo.iterdir():
                 if epoch_of(old.name) <= epoch:
                     old.unlink(missing_ok=True)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
