@@ -15,6 +15,7 @@ from examples.fraud.compare import compare
 from pyspark.sql import SparkSession
 
 import riverlock as rl
+from riverlock.cli.app import find_flow, load, parse
 
 pytestmark = pytest.mark.spark
 
@@ -135,3 +136,16 @@ def test_fraud_flow_equals_plain_spark_sql(spark: SparkSession, tmp_path: Path) 
     results = compare(spark, store, out, 15_000)
     assert [r.name for r in results if not r.is_equal] == []
     assert all(r.expected > 0 for r in results if r.name != "sessions")
+
+
+_ROOT = Path(__file__).parents[2] / "examples"
+EXAMPLES = [p for p in sorted(_ROOT.rglob("*.py")) if "\nflow = " in p.read_text()]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_example_can_be_found_by_the_command_line(path: Path) -> None:
+    app = parse(str(path))
+
+    found = find_flow(load(app), app.name)
+
+    assert found.writes
