@@ -67,7 +67,11 @@ def _refuses(options: Options, spark: SparkSession, name: str) -> None:
         worker_flow.run(options, spark=spark)
 
     assert caught.value.path.endswith(name)  # type: ignore[attr-defined]
-    assert _truth(options) == before
+    after = _truth(options)
+    assert before.items() <= after.items(), "something was overwritten"
+    # Tasks that met no damage may have staged something; nobody refers to it.
+    new = {Path(p).parent.parent.name for p in after.keys() - before.keys()}
+    assert new <= {"staged", "state"}
 
 
 def test_state_file_cut_at_any_length_is_refused_by_name(clone: Clone) -> None:
@@ -214,10 +218,10 @@ def _scribble_all(path: Path) -> None:
     path.write_bytes(random.Random(8).randbytes(path.stat().st_size))
 
 
-def _flip_values(path: Path) -> None:
-    """Flip a bit in everything that looks like a stored value: after its CRC."""
+def _flip_bits(path: Path) -> None:
+    """Flip a bit here and there: no page and hardly any value is spared."""
     data = bytearray(path.read_bytes())
-    for at in range(2 * 4096 + 3000, len(data), 4096):
+    for at in range(2 * 4096, len(data), 97):
         data[at] ^= 0x01
     path.write_bytes(data)
 
@@ -232,7 +236,7 @@ def _swap(path: Path) -> None:
     shutil.copy(others[0], path)
 
 
-DAMAGES = [_lose, _halve, _empty, _scribble, _scribble_all, _flip_values, _unseal]
+DAMAGES = [_lose, _halve, _empty, _scribble, _scribble_all, _flip_bits, _unseal]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -269,7 +273,7 @@ def test_working_copies_damaged_between_epochs_are_rebuilt(
     clone: Clone, spark: SparkSession
 ) -> None:
     options = clone(with_copies=True, rows=4_000)
-    left = [_lose, _halve, _empty, _scribble_all, _unseal, _scribble, _flip_values]
+    left = [_lose, _halve, _empty, _scribble_all, _unseal, _scribble, _flip_bits]
     done = []
 
     def after_epoch(status: Any) -> None:

@@ -34,10 +34,17 @@ if TYPE_CHECKING:
 __all__ = ["LmdbStore", "close_all"]
 
 T = TypeVar("T")
-# What LMDB says of a file that is not, or no longer, what it wrote.
+# What LMDB says of a file that is not, or no longer, what it wrote. Once a step has met
+# damage, all others of its transaction are refused as those of a bad transaction.
 _DAMAGE = (
+    lmdb.BadDbiError,
+    lmdb.BadRslotError,
+    lmdb.BadTxnError,
     lmdb.CorruptedError,
+    lmdb.CursorFullError,
+    lmdb.IncompatibleError,
     lmdb.InvalidError,
+    lmdb.PageFullError,
     lmdb.PageNotFoundError,
     lmdb.PanicError,
     lmdb.VersionMismatchError,
