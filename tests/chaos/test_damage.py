@@ -230,12 +230,6 @@ def _unseal(path: Path) -> None:
     (path.parent / "seal.json").unlink()
 
 
-def _swap(path: Path) -> None:
-    """Give it the content of another range: the right form, the wrong keys."""
-    others = [p for p in path.parents[2].rglob("data.mdb") if p != path]
-    shutil.copy(others[0], path)
-
-
 DAMAGES = [_lose, _halve, _empty, _scribble, _scribble_all, _flip_bits, _unseal]
 
 
