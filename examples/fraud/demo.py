@@ -26,6 +26,8 @@ from riverlock.core.faults import POINTS
 
 ROWS_PER_EPOCH = 20_000
 PATIENCE_SECONDS = 120.0
+# Each virtual machine lives for seconds: compiling for the long run does not pay.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # Wide enough for the table where there is no terminal.
 console = Console(highlight=False, soft_wrap=True, width=max(Console().width, 100))
 
@@ -116,6 +118,7 @@ class Demo:
         plan = f"{attempt.point}=pause@{attempt.hit}" if attempt.point else ""
         environment = {
             **os.environ,
+            "JAVA_TOOL_OPTIONS": JAVA_OPTIONS,
             "RIVERLOCK_FAULTS": plan,
             "RIVERLOCK_FAULTS_DIR": str(faults),
         }
@@ -163,7 +166,9 @@ class Demo:
 
         import riverlock as rl
 
-        spark = rl.session("fraud demo")
+        spark = rl.session(
+            "fraud demo", conf={"spark.driver.extraJavaOptions": JAVA_OPTIONS}
+        )
         try:
             results = compare(spark, self.store, self.out, ROWS)
         finally:
