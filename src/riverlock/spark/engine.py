@@ -79,10 +79,9 @@ class SparkEngine:
         """
         stage = next(s for s in self.compiled.stages if s.id == stage_id)
         frames = self._frames(planned, earlier)
-        self.spark.sparkContext.setJobGroup(
-            self._job_group, f"riverlock {self.compiled.flow.name} {epoch} {stage_id}"
-        )
+        name = f"riverlock {self.compiled.flow.name} {epoch} {stage_id}"
         try:
+            self.spark.sparkContext.setJobGroup(self._job_group, name)
             match stage:
                 case KeyedStage():
                     rows = self._keyed(stage, frames, epoch, planned, parent)
@@ -94,7 +93,8 @@ class SparkEngine:
                 expected="expressions that Spark accepts",
                 found=last_line(error),
             ) from error
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, ConnectionError) as error:
+            # A connection that is refused: Spark's virtual machine is gone.
             remote = find_remote(error)
             if remote is not None:
                 raise remote from None

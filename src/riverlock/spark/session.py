@@ -19,6 +19,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -132,11 +133,14 @@ def job_conf(
             spark.conf.set(name, value)
         yield
     finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
+        # With the virtual machine gone there is nothing to put back, and the error
+        # that says so must not be replaced.
+        with contextlib.suppress(Py4JError, ConnectionError):
+            for name, old in before.items():
+                if old is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, old)
 
 
 def _existing_session() -> SparkSession | None:
