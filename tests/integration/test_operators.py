@@ -645,3 +645,20 @@ def test_impossible_flows_are_refused_before_anything_runs(
         _build(what, stream)
 
     assert "could not use" in str(caught.value)
+
+
+def test_a_udf_that_raises_is_the_users_error_and_is_not_tried_for_ever(
+    spark: SparkSession, tmp_path: Path, orders_dir: str
+) -> None:
+    @F.udf("bigint")
+    def broken(n: int) -> int:
+        return 1 // (n - n)
+
+    flow = rl.Flow("udf")
+    stream = flow.read(source(orders_dir, ORDERS)).with_column("x", broken("n"))
+    stream.key_by("x").count(uid="counted")
+
+    with pytest.raises(UserCodeError, match="ZeroDivisionError") as caught:
+        run(flow, tmp_path, spark)
+
+    assert "test_operators.py" in caught.value.line  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 
 from riverlock.coordinator.epoch import FIRST_EPOCH, PlannedInputs
-from riverlock.core.errors import EpochAbortedError, InvalidFlowError, RiverlockError
+from riverlock.core.errors import InvalidFlowError, RiverlockError
 from riverlock.runtime.columns import GROUP, INPUT, SEQ
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
@@ -33,7 +33,7 @@ from riverlock.spark.compile import (
     initial_frame,
 )
 from riverlock.spark.frames import Frames
-from riverlock.spark.remote import find_remote, last_line
+from riverlock.spark.remote import explained, last_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -95,12 +95,7 @@ class SparkEngine:
             ) from error
         except (PySparkException, Py4JError, ConnectionError) as error:
             # A connection that is refused: Spark's virtual machine is gone.
-            remote = find_remote(error)
-            if remote is not None:
-                raise remote from None
-            raise EpochAbortedError(
-                epoch=epoch, reason="a task failed", cause=last_line(error)
-            ) from error
+            raise explained(error, stage=stage_id, epoch=epoch) from None
         return self._votes(rows)
 
     def cancel(self) -> None:

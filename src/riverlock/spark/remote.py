@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import base64
+import os
 import pickle
 import re
 from typing import TYPE_CHECKING
 
-from riverlock.core.errors import RiverlockError
+from pyspark.errors import PythonException
+
+from riverlock.core.errors import (
+    EpochAbortedError,
+    InternalError,
+    RiverlockError,
+    UserCodeError,
+)
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
 
-__all__ = ["RemoteError", "find_remote", "last_line"]
+__all__ = ["RemoteError", "explained", "find_remote", "last_line"]
 
 _MARK = re.compile(r"riverlock-error\[([A-Za-z0-9+/=]+)\]")
 # Spark names its errors: [FAILED_READ_FILE.NO_HINT] Encountered error while ...
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]{5,}\][^\n]{0,300}")
+_FRAME = re.compile(r"^  (File \"[^\n]+)", re.MULTILINE)
+_MAY_PASS = re.compile(
+    r"OSError|StorageError|ConnectionError|TimeoutError|MemoryError|EOFError"
+    r"|BrokenPipeError|InjectedFault|StateCorruptedError"
+)
 _PYTHON_ERROR = re.compile(r"^(\w[\w.]*(?:Error|Exception|Fault)[^\n]*)", re.MULTILINE)
 
 
@@ -36,6 +49,32 @@ def find_remote(error: PySparkException | Exception) -> RiverlockError | None:
         return None
     found = pickle.loads(base64.b64decode(match[1]))  # noqa: S301 - from our workers
     return found if isinstance(found, RiverlockError) else None
+
+
+def explained(error: Exception, *, stage: str, epoch: int) -> RiverlockError:
+    """Return the error that stands for what Spark raised.
+
+    Code that raises does so again: only trouble of machines, disks and networks is
+    worth another try of the epoch.
+    """
+    found = find_remote(error)
+    if found is not None:
+        return found
+    line = last_line(error)
+    if isinstance(error, PythonException) and not _MAY_PASS.search(line):
+        text = str(error)
+        frames = _FRAME.findall(text)
+        if frames and f"{os.sep}riverlock{os.sep}" in frames[-1]:
+            return InternalError(f"a task of stage {stage!r} raised {line}")
+        return UserCodeError(
+            operator=stage,
+            where="a Python function that Spark ran",
+            cause=line,
+            epoch=epoch,
+            line=frames[-1] if frames else "",
+            trace=text,
+        )
+    return EpochAbortedError(epoch=epoch, reason="a task failed", cause=line)
 
 
 def last_line(error: Exception) -> str:
