@@ -72,8 +72,8 @@ class FileCommitter:
             return
         root, path = self._root(), Path(self.sink.path)
         final = path / f"epoch={epoch:012d}"
-        name = f"_riverlock/{epoch:012d}.json"
-        if root.exists(name):
+        listing = f"_riverlock/{epoch:012d}.json"
+        if root.exists(listing):
             # Committed before; readers may even have taken the folder away since.
             self._sweep(path, epoch)
             return
@@ -82,17 +82,17 @@ class FileCommitter:
         record = {
             "epoch": epoch,
             "files": [
-                {"path": f"{final.name}/{t['name']}", **_facts(t)}
-                for t in output.tokens
+                {"path": f"{final.name}/{name}", **_facts(token)}
+                for name, token in _named(output.tokens).items()
             ],
         }
-        root.put_if_absent(name, msgspec.json.encode(record))
+        root.put_if_absent(listing, msgspec.json.encode(record))
         self._sweep(path, epoch)
 
     def _build(self, path: Path, final: Path, tokens: tuple[Any, ...]) -> None:
         building = path / _BUILDING / uuid.uuid4().hex
-        for token in tokens:
-            target = building / token["name"]
+        for name, token in _named(tokens).items():
+            target = building / name
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 os.link(path / token["staged"], target)
@@ -119,6 +119,23 @@ class FileCommitter:
         for folder in staged.iterdir() if staged.exists() else ():
             if int(folder.name) <= epoch:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _named(tokens: tuple[Any, ...]) -> dict[str, Any]:
+    """Return tokens by the names of their files, which are made unique.
+
+    Stagers give each file a name of its own, but an epoch that is decided must be
+    committed whatever its tokens say.
+    """
+    named: dict[str, Any] = {}
+    for token in tokens:
+        name, number = token["name"], 0
+        while name in named:
+            number += 1
+            stem, dot, suffix = token["name"].rpartition(".")
+            name = f"{stem}-{number}{dot}{suffix}"
+        named[name] = token
+    return named
 
 
 def _facts(token: dict[str, Any]) -> dict[str, Any]:

@@ -56,11 +56,11 @@ class FileStager:
     partition_by: tuple[str, ...]
 
     def stage(self, table: pa.Table, at: StagePoint) -> list[Any]:
-        """Write one file per partition value."""
+        """Write one file per partition folder."""
         target = open_storage(self.path)
         tokens = []
         for number, (folder, part) in enumerate(self._parts(table)):
-            name = f"part-{at.attempt}.{self.format}"
+            name = f"part-{at.attempt}-{number:05d}.{self.format}"
             staged = f"{STAGED}{at.epoch:012d}/{at.attempt}-{number:05d}"
             data = _ENCODERS[self.format](part)
             target.put(staged, data)
@@ -76,24 +76,30 @@ class FileStager:
         return tokens
 
     def _parts(self, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-        """Split rows by partition values, in a fixed order."""
+        """Split rows by the folder they belong to, in a fixed order.
+
+        Not by their values: null and the empty string share a folder, and no NaN
+        equals another.
+        """
         if not self.partition_by:
             yield "", table
             return
         import numpy as np
         import pyarrow as pa
 
-        columns = [table[c].to_pylist() for c in self.partition_by]
-        places: dict[tuple[Any, ...], list[int]] = {}
-        for place, values in enumerate(zip(*columns, strict=True)):
-            places.setdefault(values, []).append(place)
+        columns = [
+            [
+                f"{_escaped(name)}={_partition_value(v)}/"
+                for v in table[name].to_pylist()
+            ]
+            for name in self.partition_by
+        ]
+        places: dict[str, list[int]] = {}
+        for place, parts in enumerate(zip(*columns, strict=True)):
+            places.setdefault("".join(parts), []).append(place)
         rest = table.drop_columns(list(self.partition_by))
-        for values in sorted(places, key=repr):
-            folder = "".join(
-                f"{_escaped(name)}={_partition_value(value)}/"
-                for name, value in zip(self.partition_by, values, strict=True)
-            )
-            yield folder, rest.take(pa.array(np.array(places[values])))
+        for folder in sorted(places):
+            yield folder, rest.take(pa.array(np.array(places[folder])))
 
 
 def _partition_value(value: Any) -> str:
