@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+from riverlock.core.errors import CommitRejectedError, SinkError
 from riverlock.sinks import files as file_sink
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.committers import FileCommitter
@@ -83,3 +86,62 @@ def test_an_epoch_decided_with_one_name_twice_is_committed(
     record = json.loads((out / "_riverlock/000000000000.json").read_text())
     listed = [(out / f["path"]).read_text() for f in record["files"]]
     assert listed == ['{"n":"a"}\n', '{"n":"b"}\n']
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_run_that_slept_while_building_shows_no_part_of_an_epoch(
+    tmp_path: Path,
+    store: LocalStorage,
+    monkeypatch: pytest.MonkeyPatch,
+    is_committed: bool,
+    nth: int,
+) -> None:
+    out = tmp_path / "out"
+    output = _output(_stage(out, store, 0, "a", "b"))
+    old = _committer(out)
+    real, calls = os.link, 0
+
+    def link(source: Any, target: Any) -> None:
+        nonlocal calls
+        if "building" in str(target):
+            calls += 1
+            if calls == nth:
+                new = _committer(out, run=2)
+                if is_committed:
+                    new.commit(0, output)
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(SinkError) as caught:
+        old.commit(0, output)
+    assert not isinstance(caught.value, CommitRejectedError)
+    assert (out / "epoch=000000000000").exists() == is_committed
+
+    old.commit(0, output)
+
+    assert len(list((out / "epoch=000000000000").iterdir())) == 2
+    assert not list((out / "_riverlock").glob("building*/*"))
+
+
+def test_a_folder_that_lost_a_file_is_not_shown(
+    tmp_path: Path, store: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    output = _output(_stage(out, store, 0, "a", "b"))
+    committer = _committer(out)
+    real = os.link
+
+    def link(source: Any, target: Any) -> None:
+        real(source, target)
+        if "building" in str(target) and "part-a" in str(target):
+            Path(target).unlink()
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(SinkError):
+        committer.commit(0, output)
+    monkeypatch.undo()
+
+    assert not (out / "epoch=000000000000").exists()
+    committer.commit(0, output)
+    assert len(list((out / "epoch=000000000000").iterdir())) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from riverlock.core.errors import CommitRejectedError, InvalidConfigError
+from riverlock.core.errors import CommitRejectedError, InvalidConfigError, SinkError
 from riverlock.sinks.stagers import STAGED
 from riverlock.snapshot.files import read_file
 from riverlock.storage.local import LocalStorage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
     from riverlock.sinks import ConsoleSink, FileSink, MemorySink
@@ -57,7 +60,7 @@ class FileCommitter:
                     found=f"the output of sink {found.get('sink')!r} of another store",
                     hint="choose another directory, or remove this one",
                 )
-        shutil.rmtree(Path(self.sink.path) / _BUILDING, ignore_errors=True)
+        _clear(Path(self.sink.path))
         # Only a run that is fenced by now can still be writing these.
         root.forget_temporaries(datetime.now(UTC))
 
@@ -71,41 +74,42 @@ class FileCommitter:
         if not output.tokens:
             return
         root, path = self._root(), Path(self.sink.path)
-        final = path / f"epoch={epoch:012d}"
-        listing = f"_riverlock/{epoch:012d}.json"
-        if root.exists(listing):
+        if root.exists(_listing(epoch)):
             # Committed before; readers may even have taken the folder away since.
             self._sweep(path, epoch)
             return
-        if not final.exists():
-            self._build(path, final, output.tokens)
+        if not (path / _folder(epoch)).exists():
+            self._build(path, epoch, output.tokens)
         record = {
             "epoch": epoch,
             "files": [
-                {"path": f"{final.name}/{name}", **_facts(token)}
+                {"path": f"{_folder(epoch)}/{name}", **_facts(token)}
                 for name, token in _named(output.tokens).items()
             ],
         }
-        root.put_if_absent(listing, msgspec.json.encode(record))
+        root.put_if_absent(_listing(epoch), msgspec.json.encode(record))
         self._sweep(path, epoch)
 
-    def _build(self, path: Path, final: Path, tokens: tuple[Any, ...]) -> None:
+    def _build(self, path: Path, epoch: int, tokens: tuple[Any, ...]) -> None:
+        """Link the files aside, then rename the folder, whole or not at all.
+
+        A newer run takes folders under construction away, for good: they are made
+        once, never again, so a run that slept meanwhile cannot go on with a part.
+        """
+        (path / _BUILDING).mkdir(parents=True, exist_ok=True)
         building = path / _BUILDING / uuid.uuid4().hex
-        for name, token in _named(tokens).items():
-            target = building / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(path / token["staged"], target)
-            except FileNotFoundError as error:
-                raise CommitRejectedError(
-                    self.sink.path,
-                    epoch=None,
-                    what=f"staged file {token['staged']} is gone",
-                ) from error
-        for folder in {t.parent for t in building.rglob("*")} | {building}:
-            _sync(folder)
+        named = _named(tokens)
         try:
-            building.rename(final)
+            building.mkdir()
+            for name, token in named.items():
+                _make_folders(building, name)
+                os.link(path / token["staged"], building / name)
+            for folder in {t.parent for t in building.rglob("*")} | {building}:
+                _sync(folder)
+            _check_whole(building, named)
+            building.rename(path / _folder(epoch))
+        except FileNotFoundError as error:
+            raise self._missing(path, epoch, tokens) from error
         except OSError as error:
             # Another run was faster: it built the same files from the same manifest.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
@@ -113,12 +117,53 @@ class FileCommitter:
             shutil.rmtree(building, ignore_errors=True)
         _sync(path)
 
+    def _missing(self, path: Path, epoch: int, tokens: tuple[Any, ...]) -> SinkError:
+        """Return what it means that a file or folder was not there."""
+        gone = [t["staged"] for t in tokens if not (path / t["staged"]).exists()]
+        if gone and not (path / _listing(epoch)).exists():
+            return CommitRejectedError(
+                self.sink.path, epoch=epoch, what=f"staged file {gone[0]} is gone"
+            )
+        return SinkError(
+            self.sink.path, epoch=epoch, what="another run took its folder away"
+        )
+
     def _sweep(self, path: Path, epoch: int) -> None:
         """Remove staged files of this and earlier epochs: they are linked or dead."""
         staged = path / STAGED
         for folder in staged.iterdir() if staged.exists() else ():
             if int(folder.name) <= epoch:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder(epoch: int) -> str:
+    return f"epoch={epoch:012d}"
+
+
+def _listing(epoch: int) -> str:
+    return f"_riverlock/{epoch:012d}.json"
+
+
+def _clear(path: Path) -> None:
+    """Take half built folders away in one step, so that nobody can finish them."""
+    building = path / _BUILDING
+    away = building.with_name(f"{building.name}.{uuid.uuid4().hex}")
+    with contextlib.suppress(FileNotFoundError):
+        building.rename(away)
+    for left in building.parent.glob(f"{building.name}.*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _make_folders(building: Path, name: str) -> None:
+    """Make the folders of a file below ``building``, which must be there."""
+    for folder in reversed(Path(name).parents[:-1]):
+        (building / folder).mkdir(exist_ok=True)
+
+
+def _check_whole(building: Path, names: Iterable[str]) -> None:
+    there = {p.relative_to(building).as_posix() for p in building.rglob("*")}
+    if missing := set(names) - there:
+        raise FileNotFoundError(errno.ENOENT, "not linked", min(missing))
 
 
 def _named(tokens: tuple[Any, ...]) -> dict[str, Any]:
