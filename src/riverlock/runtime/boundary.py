@@ -27,7 +27,9 @@ def user_line(trace: TracebackType | None) -> str:
     theirs = [f for f in frames if not f.filename.startswith(_OURS)]
     if not theirs:
         return ""
-    last = theirs[-1]
+    # Rather the user's own line than one in a library that it called.
+    own = [f for f in theirs if "site-packages" not in f.filename]
+    last = (own or theirs)[-1]
     return f"{last.filename}:{last.lineno} in {last.name}: {last.line or ''}".rstrip()
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from riverlock.core.types import Schema, Type
 
 __all__ = [
+    "BRANCH",
     "GROUP",
     "INPUT",
     "SEQ",
@@ -32,8 +33,9 @@ SEQ = "__rl_seq"  # position in the input: fixes the order of a key's records
 TIME = "__rl_time"  # event time in microseconds
 SOURCE = "__rl_source"  # which event_time declaration the record came through
 GROUP = "__rl_group"  # key group
+BRANCH = "__rl_branch"  # which input of a union: decides between equal positions
 INPUT = "__rl_input"  # 0 event, 1 broadcast, 2 initial state
-HIDDEN = (SEQ, TIME, SOURCE, GROUP, INPUT)
+HIDDEN = (SEQ, TIME, SOURCE, BRANCH, GROUP, INPUT)
 
 _NESTED = ("array", "map", "struct")
 

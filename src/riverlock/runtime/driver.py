@@ -24,6 +24,7 @@ from riverlock.core.errors import (
     CommitUnknownError,
     EpochAbortedError,
     FencedError,
+    InternalError,
     RiverlockError,
     SnapshotError,
     SourceError,
@@ -31,6 +32,7 @@ from riverlock.core.errors import (
     StorageError,
     UserCodeError,
 )
+from riverlock.runtime.boundary import user_error, user_line
 from riverlock.runtime.ownership import describe
 from riverlock.snapshot.status import Status, input_rows, status_of
 
@@ -52,6 +54,7 @@ __all__ = ["Engine", "RegionDriver"]
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
+_NAP_US = 500_000
 
 
 class Engine(Protocol):
@@ -151,8 +154,7 @@ class RegionDriver:
             case do.Wait():
                 return self._wait(order.turn)
             case do.RestartAfter():
-                self._sleep(order.delay_us)
-                return ev.Restarted(region=self.plan.region)
+                return self._back_off(order.delay_us)
             case do.Reread():
                 return self._reread()
             case do.Stop():
@@ -204,19 +206,23 @@ class RegionDriver:
             return ev.StopRequested(region=self.plan.region)
         try:
             planned = order.retry_of or self.planner.plan(order.parent)
-        except RiverlockError as error:
-            return ev.PlanFailed(
-                region=self.plan.region,
-                turn=order.turn,
-                reason=_reason(error),
-                cause=str(error),
-                retryable=_retryable(error),
-                error=error,
-            )
+        except Exception as error:  # noqa: BLE001 - readers run user code and drivers
+            return self._plan_failed(order.turn, error)
         if planned is None:
             return self._nothing(order.turn)
         faults.hit("P1")
         return self._planned(order.turn, planned)
+
+    def _plan_failed(self, turn: int, cause: Exception) -> ev.PlanFailed:
+        error = _as_ours(cause, where="planning the epoch", epoch=None)
+        return ev.PlanFailed(
+            region=self.plan.region,
+            turn=turn,
+            reason=_reason(error),
+            cause=str(error),
+            retryable=_retryable(error),
+            error=error,
+        )
 
     def _planned(self, turn: int, planned: PlannedInputs) -> ev.Planned:
         return ev.Planned(
@@ -242,15 +248,8 @@ class RegionDriver:
                 return fenced
             try:
                 planned = self.planner.plan(self._parent)
-            except RiverlockError as error:
-                return ev.PlanFailed(
-                    region=self.plan.region,
-                    turn=turn,
-                    reason=_reason(error),
-                    cause=str(error),
-                    retryable=_retryable(error),
-                    error=error,
-                )
+            except Exception as error:  # noqa: BLE001 - as in _plan
+                return self._plan_failed(turn, error)
             if planned is not None:
                 faults.hit("P1")
                 return self._planned(turn, planned)
@@ -262,10 +261,12 @@ class RegionDriver:
             votes = self.engine.run_stage(
                 order.stage, order.epoch, order.planned, self._parent, order.earlier
             )
-        except RiverlockError as error:
+        except Exception as cause:  # noqa: BLE001 - transform() and readers run here
             fenced = self._fenced()
             if fenced is not None:
                 return fenced
+            where = f"stage {order.stage!r}"
+            error = _as_ours(cause, where=where, epoch=order.epoch)
             return ev.StageFailed(
                 region=self.plan.region,
                 turn=order.turn,
@@ -307,6 +308,9 @@ class RegionDriver:
         )
 
     def _commit(self, order: do.CommitSink | do.RetrySink) -> ev.Event:
+        fenced = self._fenced()
+        if fenced is not None:
+            return fenced  # the epoch is decided: the other run completes it
         try:
             self.committers[order.sink].commit(order.epoch, order.output)
         except CommitRejectedError as error:
@@ -372,12 +376,26 @@ class RegionDriver:
             log.warning("status not written: %s", error)
         self.on_status(status)
 
+    def _back_off(self, delay_us: int) -> ev.Event:
+        self._sleep(delay_us)
+        fenced = self._fenced()
+        if fenced is not None:
+            return fenced
+        if self._stop.is_set():
+            self._stop_sent = True
+            return ev.StopRequested(region=self.plan.region)
+        return ev.Restarted(region=self.plan.region)
+
     def _sleep(self, delay_us: int) -> None:
-        self._stop.wait(delay_us / 1_000_000)
+        """Wait; a stop or a newer run ends it."""
+        for _ in range(-(-delay_us // _NAP_US)):
+            nap_us = min(delay_us, _NAP_US)
+            if self._stop.wait(nap_us / 1_000_000) or self._fenced() is not None:
+                return
 
     def _end(self, error: RiverlockError | None) -> None:
         self._ended, self._error = True, error
-        if isinstance(error, FencedError):
+        if isinstance(error, FencedError) or self._fenced() is not None:
             return  # the status belongs to the other run now
         before = self.status
         if before is None and self._parent is not None:
@@ -402,6 +420,18 @@ class RegionDriver:
                 rows_per_second=0.0,
             )
         )
+
+
+def _as_ours(cause: Exception, *, where: str, epoch: int | None) -> RiverlockError:
+    """Return what a step raised as one of our errors, saying whose it is."""
+    if isinstance(cause, RiverlockError):
+        return cause
+    text = f"{type(cause).__name__}: {cause}"
+    if isinstance(cause, OSError):
+        return EpochAbortedError(epoch=epoch or 0, reason=where, cause=text)
+    if user_line(cause.__traceback__):
+        return user_error(cause, operator=where, where="the driver", epoch=epoch)
+    return InternalError(f"{where} raised {text}")
 
 
 def _retryable(error: RiverlockError) -> bool:

@@ -15,7 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.core.types import Schema, Type
-from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, column_values, records
+from riverlock.runtime.columns import (
+    BRANCH,
+    GROUP,
+    INPUT,
+    SEQ,
+    TIME,
+    column_values,
+    records,
+)
 from riverlock.state.codec import codec_of
 from riverlock.state.keys import key_bytes, with_group
 from riverlock.state.layout import canonical
@@ -72,7 +80,10 @@ def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
     _keys(table, program, first, result)
     rank = _rank(result)
     places = rank[codes]
-    order = np.lexsort((table[SEQ].to_numpy(), places))
+    positions = [table[SEQ].to_numpy(), places]
+    if BRANCH in table.column_names:
+        positions.insert(0, pc.fill_null(table[BRANCH], 0).to_numpy())
+    order = np.lexsort(positions)
     table, places = table.take(pa.array(order)), places[order]
     if INPUT in table.column_names:
         is_event = pc.equal(table[INPUT], EVENTS)

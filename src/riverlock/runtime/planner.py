@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from riverlock.coordinator.epoch import PlannedInputs
-from riverlock.runtime.watermarks import operator_watermark
+from riverlock.runtime.watermarks import moved_along, operator_watermark
 from riverlock.snapshot.records import InputRange
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from riverlock.core.clock import Clock
     from riverlock.flow.graph import EventTime
     from riverlock.runtime.admission import Admission
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.records import Manifest, Watermark
     from riverlock.sources.reader import Reader
 
 __all__ = ["Planner"]
@@ -41,6 +41,7 @@ class Planner:
     stops_at_end: bool
     _latest: dict[str, Any] = field(default_factory=dict)
     _begins: dict[str, Any] = field(default_factory=dict)
+    _since_us: int = 0
     lag_rows: dict[str, int | None] = field(default_factory=dict)
 
     def plan(self, parent: Manifest | None) -> PlannedInputs | None:
@@ -50,15 +51,22 @@ class Planner:
             SourceError: A source cannot tell where it is.
         """
         started_us = self.clock.now_us()
-        inputs = {uid: self._range(uid, parent) for uid in self.readers}
+        self._since_us = self._since_us or started_us
+        inputs = self._ranges(parent)
         # Processing time never runs backwards, whatever the clock does.
         now_us = max(started_us, 0 if parent is None else parent.now_us)
+        marks = moved_along(
+            self.operators.values(),
+            {} if parent is None else parent.watermarks,
+            now_us=now_us,
+            since_us=self._since_us,
+        )
         has_rows = any(r.start != r.end for r in inputs.values())
-        if not has_rows and not self._is_timer_due(parent, now_us):
+        if not has_rows and not self._is_timer_due(parent, marks, now_us):
             return None
         return PlannedInputs(
             inputs=inputs,
-            watermarks={} if parent is None else parent.watermarks,
+            watermarks=marks,
             now_us=now_us,
             seed=random.SystemRandom().getrandbits(63),
             started_us=started_us,
@@ -70,27 +78,50 @@ class Planner:
             self._begins[uid] = self.readers[uid].initial()
         return self._begins[uid]
 
-    def _range(self, uid: str, parent: Manifest | None) -> InputRange:
-        reader = self.readers[uid]
-        known = None if parent is None else parent.inputs.get(uid)
-        start = self._initial(uid) if known is None else known.end
-        if not self.stops_at_end or uid not in self._latest:
-            self._latest[uid] = reader.latest(start)
-        latest = self._latest[uid]
-        end = reader.advance(start, latest, self.admission.rows)
-        self.lag_rows[uid] = reader.rows_between(end, latest)
-        rows = reader.rows_between(start, end)
-        return InputRange(start=start, end=end, rows=rows)
+    def _ranges(self, parent: Manifest | None) -> dict[str, InputRange]:
+        """Share the rows that the epoch may take among the sources that have any."""
+        starts = {uid: self._start(uid, parent) for uid in self.readers}
+        for uid, reader in self.readers.items():
+            if not self.stops_at_end or uid not in self._latest:
+                self._latest[uid] = reader.latest(starts[uid])
+        share = max(1, self.admission.rows // self._waiting(starts))
+        return {uid: self._range(uid, starts[uid], share) for uid in self.readers}
 
-    def _is_timer_due(self, parent: Manifest | None, now_us: int) -> bool:
+    def _waiting(self, starts: Mapping[str, Any]) -> int:
+        """Return how many sources have rows: one row further is somewhere else."""
+        if len(starts) == 1:
+            return 1
+        found = [
+            u for u, start in starts.items() if self._advance(u, start, 1) != start
+        ]
+        return max(1, len(found))
+
+    def _start(self, uid: str, parent: Manifest | None) -> Any:
+        known = None if parent is None else parent.inputs.get(uid)
+        return self._initial(uid) if known is None else known.end
+
+    def _advance(self, uid: str, start: Any, rows: int) -> Any:
+        return self.readers[uid].advance(start, self._latest[uid], rows)
+
+    def _range(self, uid: str, start: Any, rows: int) -> InputRange:
+        reader = self.readers[uid]
+        end = self._advance(uid, start, rows)
+        self.lag_rows[uid] = reader.rows_between(end, self._latest[uid])
+        return InputRange(start=start, end=end, rows=reader.rows_between(start, end))
+
+    def _is_timer_due(
+        self, parent: Manifest | None, marks: Mapping[str, Watermark], now_us: int
+    ) -> bool:
         if parent is None:
             return False
         for uid, declared in self.operators.items():
             state = parent.operators.get(uid)
             if state is None:
                 continue
-            mark = operator_watermark(declared, parent.watermarks, now_us)
-            heads = state.timers
+            heads, mark = (
+                state.timers,
+                operator_watermark([d.uid for d in declared], marks),
+            )
             if heads.processing_us is not None and heads.processing_us <= now_us:
                 return True
             is_known = heads.event_us is not None and mark is not None
@@ -103,6 +134,8 @@ class Planner:
         self.admission.learn(rows, took_us)
         noticed: dict[str, float] = {}
         for reader in self.readers.values():
-            for name, value in reader.observed(rows).items():
+            # How many of the rows were whose is known only if there is one source.
+            mine = rows if len(self.readers) == 1 else 0
+            for name, value in reader.observed(mine).items():
                 noticed[name] = noticed.get(name, 0) + value
         return noticed

@@ -180,7 +180,8 @@ class Staging:
         if table.num_rows == 0:
             return
         if targets.is_staged:
-            path = f"{self._point.folder}/{self._point.attempt}-{name}.parquet"
+            # A name that no sink's file can have, whatever the sink is called.
+            path = f"{self._point.folder}/next-{self._point.attempt}-{name}.parquet"
             self._point.storage.put(path, encode_table(table))
             self.staged[name] = (path,)
         visible = [c for c in table.column_names if c not in HIDDEN]
@@ -234,7 +235,7 @@ class KeyedTask:
         clock = _Stopwatch()
         base, storage = self.base.within(copy.groups), self.place.storage
         table = pa.Table.from_batches(batches) if batches else None
-        with copy.reading(base, layout, storage, now_us=self.info.now_us) as reader:
+        with copy.reading(base, layout, storage) as reader:
             clock.lap("restore_s")
             execution = Execution(
                 program, layout, reader, self.info, is_first=partition == 0
@@ -335,7 +336,8 @@ def _max_times(
     if table is None or not names or TIME not in table.column_names:
         return {}
     if SOURCE not in table.column_names:
-        return {names[0]: pc.max(table[TIME]).as_py()}
+        # Rows of an earlier stage: their times were counted when they were read.
+        return {} if len(names) > 1 else {names[0]: pc.max(table[TIME]).as_py()}
     found = {}
     for number, name in enumerate(names):
         mine = table.filter(pc.equal(table[SOURCE], number))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,7 @@ class Baseline:
     """The committed state that an epoch starts from, as far as one task needs it."""
 
     epoch: int | None  # None: before the first epoch
+    now_us: int | None = None  # processing time of that epoch
     files: tuple[StateFile, ...] = ()
     history: tuple[tuple[int, str], ...] = ()
 
@@ -62,7 +63,7 @@ class Baseline:
             for f in self.files
             if f.shared or (f.first_group < groups[1] and groups[0] < f.end_group)
         )
-        return Baseline(epoch=self.epoch, files=files, history=self.history)
+        return replace(self, files=files)
 
 
 class WorkingCopy:
@@ -102,7 +103,7 @@ class WorkingCopy:
 
     @contextmanager
     def reading(
-        self, base: Baseline, layout: StateLayout, storage: Storage, *, now_us: int
+        self, base: Baseline, layout: StateLayout, storage: Storage
     ) -> Iterator[StateReader]:
         """Open a view of exactly the baseline.
 
@@ -117,7 +118,10 @@ class WorkingCopy:
         with ExitStack() as stack:
             with self._alone():
                 self.bring_to(base, layout, storage)
-                self.store.purge(now_us, _PURGE_PER_EPOCH)
+                # Up to the committed time only: the epoch may be aborted, and the
+                # next one may see an earlier instant.
+                if base.now_us is not None:
+                    self.store.purge(base.now_us, _PURGE_PER_EPOCH)
                 reader = stack.enter_context(self.store.read())
             yield reader
 

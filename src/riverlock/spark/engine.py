@@ -12,7 +12,6 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 
-from riverlock.coordinator.epoch import FIRST_EPOCH, PlannedInputs
 from riverlock.core.errors import InvalidFlowError, RiverlockError
 from riverlock.runtime.columns import GROUP, INPUT, SEQ
 from riverlock.runtime.inputs import (
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from riverlock.coordinator.epoch import PlannedInputs
     from riverlock.coordinator.votes import Vote
     from riverlock.snapshot.records import Manifest
     from riverlock.sources.reader import Reader
@@ -173,11 +173,7 @@ class SparkEngine:
             epoch=epoch,
             now_us=planned.now_us,
             seed=planned.seed,
-            watermark_us=operator_watermark(
-                [self.compiled.event_times[t] for t in stage.event_times],
-                planned.watermarks,
-                planned.now_us,
-            ),
+            watermark_us=operator_watermark(stage.event_times, planned.watermarks),
         )
         state = parent.operators.get(stage.id) if parent else None
         task = KeyedTask(
@@ -188,15 +184,18 @@ class SparkEngine:
             key_groups=self.compiled.flow.key_groups,
             base=Baseline(
                 epoch=None if parent is None else parent.epoch,
+                now_us=None if parent is None else parent.now_us,
                 files=() if state is None else state.files,
                 history=() if parent is None else parent.history,
             ),
             working_dir=self.working_dir,
             targets=stage.targets,
         )
-        return _collect(self._exchange(stage, frames, epoch), task)
+        return _collect(self._exchange(stage, frames, is_new=state is None), task)
 
-    def _exchange(self, stage: KeyedStage, frames: Frames, epoch: int) -> DataFrame:
+    def _exchange(
+        self, stage: KeyedStage, frames: Frames, *, is_new: bool
+    ) -> DataFrame:
         """Return the rows of the stage, each in the partition that owns its key."""
         parts = []
         if not frames.is_empty(stage.node.input):
@@ -204,7 +203,7 @@ class SparkEngine:
         broadcast = stage.node.broadcast
         if broadcast is not None and not frames.is_empty(broadcast):
             parts.append(self._broadcast(frames.frame(broadcast)))
-        if stage.node.initial is not None and epoch == FIRST_EPOCH:
+        if stage.node.initial is not None and is_new:
             parts.append(self._initial(stage))
         if not parts:
             # Timers are due. Spark would optimise an empty exchange away.

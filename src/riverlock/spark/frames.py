@@ -26,7 +26,7 @@ from riverlock.flow.graph import (
     RowWise,
     Union,
 )
-from riverlock.runtime.columns import HIDDEN, SEQ, SOURCE, TIME
+from riverlock.runtime.columns import BRANCH, HIDDEN, SEQ, SOURCE, TIME
 from riverlock.spark.rowwise import row_wise
 from riverlock.spark.structs import struct_of
 
@@ -209,8 +209,18 @@ class Frames:
                     expected=f"columns {expected.ddl}",
                     found=visible(other).ddl,
                 )
-            first = first.unionByName(other, allowMissingColumns=True)
-        return first
+        width, whole = len(node.inputs), None
+        for number, frame in enumerate([first, *rest]):
+            before = F.col(BRANCH) if BRANCH in frame.columns else F.lit(0)
+            branch = (before * width + number).cast("bigint")
+            numbered = frame.withColumn(BRANCH, branch)
+            whole = (
+                numbered
+                if whole is None
+                else whole.unionByName(numbered, allowMissingColumns=True)
+            )
+        assert whole is not None
+        return whole
 
     def _output(self, schema: Schema, paths: list[str]) -> DataFrame:
         hidden = f"{SEQ} bigint, {TIME} bigint"

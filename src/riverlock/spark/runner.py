@@ -137,18 +137,20 @@ def check(flow: Flow, **options: Any) -> CompiledFlow:
     spark = chosen.spark or local_session()
     with tempfile.TemporaryDirectory() as nowhere, ExitStack() as stack:
         storage = open_storage(nowhere)
-        readers = _readers(flow, spark, storage, chosen.clock)
+        readers = _readers(flow, spark, storage, chosen)
         for reader in readers.values():
             stack.callback(reader.close)
         return compile_flow(flow, spark, readers)
 
 
 def _readers(
-    flow: Flow, spark: SparkSession, storage: Storage, clock: Clock
+    flow: Flow, spark: SparkSession, storage: Storage, options: RunOptions
 ) -> dict[str, Reader]:
-    paths = Catalog(storage).paths
+    place = (storage, Catalog(storage).paths)
     return {
-        node.uid: reader_of(spark, node, storage, paths, clock)
+        node.uid: reader_of(
+            spark, node, place, options.clock, takes_all=options.available_now
+        )
         for node in flow.find(Read)
     }
 
@@ -193,7 +195,7 @@ class _Run:
         options, flow = self._options, self._flow
         spark = options.spark or local_session()
         stack.enter_context(job_conf(spark))
-        readers = _readers(flow, spark, self._storage, options.clock)
+        readers = _readers(flow, spark, self._storage, options)
         for reader in readers.values():
             stack.callback(reader.close)
         compiled = compile_flow(flow, spark, readers)

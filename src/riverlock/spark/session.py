@@ -39,6 +39,11 @@ JOB_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.adaptive.enabled": "false",
     # Fewer, larger batches: the price per batch is paid in Python.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # A keyed stage needs all its tasks, for timers and votes, also when its input is
+    # known to be empty: Spark must not optimise the exchange away.
+    "spark.sql.optimizer.excludedRules": (
+        "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
+    ),
 }
 
 _SESSION_SETTINGS: Final[Mapping[str, str]] = {

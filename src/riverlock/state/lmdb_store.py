@@ -72,6 +72,7 @@ class _Open(msgspec.Struct):
 
 # Keyed by process too: what a parent opened before a fork is not ours.
 _OPEN: dict[tuple[int, str], _Open] = {}
+_MAX_OPEN = 64
 
 
 def boot_id() -> str:
@@ -153,6 +154,7 @@ class LmdbStore:
         opened = _OPEN.get(key)
         with suppress(OSError):
             if opened and self._data.stat().st_ino == opened.inode:
+                _OPEN[key] = _OPEN.pop(key)  # the most recently used comes last
                 return opened
         self._close()
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -174,6 +176,9 @@ class LmdbStore:
             raise
         opened = _Open(env, self._data.stat().st_ino, dbs)
         _OPEN[key] = opened
+        # Operators and ranges come and go: a worker keeps only so many files open.
+        while len(_OPEN) > _MAX_OPEN:
+            _OPEN.pop(next(iter(_OPEN))).env.close()
         return opened
 
     def _close(self) -> None:

@@ -24,22 +24,34 @@ __all__ = ["reader_of"]
 
 
 def reader_of(
-    spark: SparkSession, node: Read, storage: Storage, paths: RegionPaths, clock: Clock
+    spark: SparkSession,
+    node: Read,
+    place: tuple[Storage, RegionPaths],
+    clock: Clock,
+    *,
+    takes_all: bool,
 ) -> Reader:
     """Return the reader of a source.
+
+    Args:
+        spark: The session.
+        node: What is read.
+        place: The store, and where in it.
+        clock: Where a pace comes from.
+        takes_all: ``available_now``: what is there at the start is all there is.
 
     Raises:
         InvalidFlowError: Nothing reads it.
     """
     match node.source:
         case Files() as source:
-            return FilesReader(spark, source, node.uid, (storage, paths))
+            return FilesReader(spark, source, node.uid, place)
         case Generator() as source:
             return GeneratorReader(spark, source, clock)
         case PythonSource() as source:
-            return PythonReader(spark, source)
+            return PythonReader(spark, source, takes_all=takes_all)
         case SparkStream() as source:
-            return LandingReader(spark, source, node.uid, storage)
+            return LandingReader(spark, source, node.uid, place[0], takes_all=takes_all)
         case other:
             raise InvalidFlowError(
                 f"source {node.uid!r}",

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import glob
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import msgspec
 from pyspark.sql import Observation
@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField
 
 from riverlock.core.errors import SourceError
-from riverlock.runtime.columns import SEQ
 from riverlock.snapshot.sealed import checksum
+from riverlock.spark.readers.positions import MAX_FILES, with_position
 from riverlock.spark.structs import struct_of
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ _CORRUPT = "__rl_corrupt"
 # A manifest carries at most about so many names before they move to a base file.
 _MAX_RECENT = 500
 _FIRST_GUESS_BYTES_PER_ROW = 64.0
-# Files per epoch; positions have room for 8,192, the look-up of names does not scale.
-_MAX_FILES = 128
 
 Entry = list[Any]  # path, size, time of change in microseconds
 
@@ -71,7 +69,8 @@ class FilesReader:
 
     def initial(self) -> Any:
         """Nothing has been read."""
-        return {"count": 0, "base": None, "recent": []}
+        path = os.path.abspath(self._source.path)  # noqa: PTH100 - it may be a pattern
+        return {"count": 0, "base": None, "recent": [], "path": path}
 
     def latest(self, start: Any) -> Any:
         """List the directory; new files are those not read before."""
@@ -87,7 +86,7 @@ class FilesReader:
         budget = max_rows * self._bytes_per_row
         limit = latest["count"] - start["count"]
         taken: list[Entry] = []
-        for entry in self._found[: min(limit, _MAX_FILES)]:
+        for entry in self._found[: min(limit, MAX_FILES)]:
             if taken and budget < entry[1]:
                 break
             budget -= entry[1]
@@ -102,6 +101,13 @@ class FilesReader:
         """Stand where a plan starts; only what lies before it has been read."""
         if start == self._start:
             return
+        mine = self.initial()["path"]
+        if start["path"] != mine:
+            raise SourceError(
+                self._uid,
+                what=f"what was read so far came from {start['path']}, not {mine}",
+                hint="give each source a uid of its own; a new uid begins anew",
+            )
         if self._start is not None and start == self._end:
             taken = start["count"] - self._start["count"]
             read = {e[0] for e in self._found[:taken]}
@@ -116,7 +122,8 @@ class FilesReader:
         count, base, recent = start["count"], start["base"], start["recent"]
         if len(recent) > _MAX_RECENT:
             base, recent = self._write_base(start), []
-        return {"count": count + len(taken), "base": base, "recent": recent + taken}
+        more = {"count": count + len(taken), "base": base, "recent": recent + taken}
+        return {**start, **more}
 
     def _write_base(self, offset: Any) -> str:
         body = msgspec.json.encode(self._entries(offset))
@@ -145,12 +152,12 @@ class FilesReader:
         roots = glob.glob(self._source.path) or [self._source.path]  # noqa: PTH207 - absolute too
         for root in roots:
             if Path(root).is_file():
-                yield _entry(Path(root))
+                yield from _entry_if_there(Path(root))
             for folder, folders, names in os.walk(root):
                 folders[:] = [f for f in folders if not f.startswith((".", "_"))]
                 for name in names:
                     if not name.startswith((".", "_")) and not name.endswith(".tmp"):
-                        yield _entry(Path(folder, name))
+                        yield from _entry_if_there(Path(folder, name))
 
     def rows_between(self, start: Any, end: Any) -> int | None:
         """Unknown until read; none for an empty range."""
@@ -194,32 +201,7 @@ class FilesReader:
         if not entries:
             return self._spark.createDataFrame([], schema)
         frame = reader.schema(schema).load([_as_pattern(e[0]) for e in entries])
-        return self._with_position(frame, entries)
-
-    def _with_position(self, frame: DataFrame, entries: list[Entry]) -> DataFrame:
-        """Number the rows: by file as discovered, then by place in the file.
-
-        Spark packs files into partitions by size, so its own numbers will not do. From
-        the top: 13 bits of file, 12 bits of split (in steps of 4 MiB, the smallest
-        that Spark makes), 30 bits of row.
-        """
-        number = self._file_number(frame, entries)
-        split = F.least(F.expr("_metadata.file_block_start div 4194304"), F.lit(4095))
-        row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 30) - 1))
-        position = F.shiftleft(number, 42) + F.shiftleft(split, 30) + row
-        return frame.withColumn(SEQ, position)
-
-    def _file_number(self, frame: DataFrame, entries: list[Entry]) -> Column:
-        if len(entries) == 1:
-            return F.lit(0).cast("bigint")
-        places = {entry[0]: number for number, entry in enumerate(entries)}
-        pairs: list[Column] = []
-        for uri in frame.inputFiles():
-            path = unquote(uri.removeprefix("file://"))
-            # The metadata column spells the same address with one slash.
-            pairs += [F.lit("file:" + uri.removeprefix("file://"))]
-            pairs += [F.lit(places[path]).cast("bigint")]
-        return F.create_map(*pairs)[F.col("_metadata.file_path")]
+        return with_position(frame, {e[0]: n for n, e in enumerate(entries)})
 
     def _check(self, entry: Entry) -> None:
         try:
@@ -242,11 +224,23 @@ class FilesReader:
         if rows and self._last_bytes:
             self._bytes_per_row = self._last_bytes / rows
         counting, self._counting = self._counting, None
-        # The epoch is committed, so the job that counts has run: this does not wait.
-        return {} if counting is None else dict(counting.get)
+        if counting is None or not _has_counted(counting):
+            return {}
+        return dict(counting.get)
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _has_counted(counting: Observation) -> bool:
+    """Wait a little for a count; Spark may have found that it need not count at all."""
+    pause = threading.Event()
+    for _ in range(100):
+        observed: Any = counting._jo
+        if observed.future().isCompleted():
+            return True
+        pause.wait(0.01)
+    return False
 
 
 def _looks_elsewhere(frame: DataFrame) -> Column:
@@ -260,6 +254,14 @@ def _looks_elsewhere(frame: DataFrame) -> Column:
 def _entry(path: Path) -> Entry:
     stat = path.stat()
     return [str(path.absolute()), stat.st_size, stat.st_mtime_ns // 1_000]
+
+
+def _entry_if_there(path: Path) -> list[Entry]:
+    """Return the entry of a file, unless it vanished since it was listed."""
+    try:
+        return [_entry(path)]
+    except FileNotFoundError:
+        return []
 
 
 def _as_pattern(path: str) -> str:

@@ -12,6 +12,7 @@ from riverlock.core.types import schema_of
 from riverlock.sinks.stager import StagePoint
 from riverlock.sinks.stagers import TableStager
 from riverlock.snapshot.channel import Channel, Segment
+from riverlock.spark.readers.positions import MAX_FILES, with_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,9 +30,19 @@ class LandingReader:
     """Starts Spark's query on first use and reads what it has landed."""
 
     def __init__(
-        self, spark: SparkSession, source: SparkStream, uid: str, storage: Storage
+        self,
+        spark: SparkSession,
+        source: SparkStream,
+        uid: str,
+        storage: Storage,
+        *,
+        takes_all: bool,
     ) -> None:
-        """Build the streaming DataFrame, to know its columns."""
+        """Build the streaming DataFrame, to know its columns.
+
+        With ``takes_all`` everything that Spark's source has now is landed first.
+        """
+        self._takes_all = takes_all
         self._spark, self._source, self._uid = spark, source, uid
         self._channel = Channel(storage, source.channel)
         self._frame: DataFrame = source.build(spark)
@@ -52,6 +63,8 @@ class LandingReader:
         """
         if self._query is None:
             self._query = self._start()
+            if self._takes_all:
+                self._query.awaitTermination()
         failure = self._query.exception()
         if failure is not None:
             raise SourceError(
@@ -62,9 +75,13 @@ class LandingReader:
     def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
         """Take segments until they hold ``max_rows``; at least one."""
         end, rows = start["segment"], 0
+        files = 0
         while end < latest["segment"] and (rows == 0 or rows < max_rows):
             segment = self._channel.segment(end)
             assert segment
+            files += len(segment.files)
+            if files > MAX_FILES and end > start["segment"]:
+                break
             rows += segment.rows
             end += 1
         return {"segment": end}
@@ -85,15 +102,15 @@ class LandingReader:
     def read(self, start: Any, end: Any) -> DataFrame:
         """Read the segments' files."""
         schema: StructType = self._frame.schema
-        storage = self._channel.storage
-        paths = [
-            f"{storage.uri.rstrip('/')}/{file['path']}"
-            for segment in self._segments(start, end)
-            for file in segment.files
-        ]
-        if not paths:
+        root = self._channel.storage.uri.rstrip("/")
+        names = [f["path"] for s in self._segments(start, end) for f in s.files]
+        if not names:
             return self._spark.createDataFrame([], schema)
-        return self._spark.read.schema(schema).parquet(*paths)
+        frame = self._spark.read.schema(schema).parquet(*(f"{root}/{n}" for n in names))
+        # Names of files are unique in a channel, whatever folder they are in.
+        return with_position(
+            frame, {n.rpartition("/")[2]: place for place, n in enumerate(names)}
+        )
 
     def observed(self, rows: int) -> dict[str, float]:
         """Nothing to learn."""
@@ -113,7 +130,9 @@ class LandingReader:
         storage = self._channel.storage
         place = f"{storage.uri.rstrip('/')}/{root}landing/{writer}"
         query = self._frame.writeStream.option("checkpointLocation", place)
-        if source.trigger_us:
+        if self._takes_all:
+            query = query.trigger(availableNow=True)
+        elif source.trigger_us:
             query = query.trigger(
                 processingTime=f"{source.trigger_us // 1000} milliseconds"
             )

@@ -27,8 +27,12 @@ __all__ = ["PythonReader"]
 class PythonReader:
     """Drives a ``DataSourceStreamReader`` or ``SimpleDataSourceStreamReader``."""
 
-    def __init__(self, spark: SparkSession, source: PythonSource) -> None:
+    def __init__(
+        self, spark: SparkSession, source: PythonSource, *, takes_all: bool
+    ) -> None:
         """Make the user's reader, as Spark would."""
+        self._takes_all = takes_all
+        self._end: Any = None
         self._spark = spark
         made = source.data_source(dict(source.options))
         declared = source.schema.ddl if source.schema else made.schema()
@@ -47,6 +51,8 @@ class PythonReader:
 
     def latest(self, start: Any) -> Any:
         """Ask the reader for everything there is."""
+        if self._takes_all and hasattr(self._reader, "prepareForTriggerAvailableNow"):
+            self._reader.prepareForTriggerAvailableNow()
         if self._is_simple:
             return self._reader.read(start)[1]
         if len(inspect.signature(self._reader.latestOffset).parameters) == 0:
@@ -57,13 +63,20 @@ class PythonReader:
 
     def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
         """Let the reader limit itself if it can; otherwise take everything."""
+        self._end = latest
         if start == latest or self._is_simple:
             return latest
         if len(inspect.signature(self._reader.latestOffset).parameters) == 0:
             return latest
+        # A source that grows while it is read would never reach an end that it does
+        # not know of.
+        is_bounded = hasattr(self._reader, "prepareForTriggerAvailableNow")
+        if self._takes_all and not is_bounded:
+            return latest
         from pyspark.sql.streaming.datasource import ReadMaxRows
 
-        return self._reader.latestOffset(start, ReadMaxRows(max_rows))
+        self._end = self._reader.latestOffset(start, ReadMaxRows(max_rows))
+        return self._end
 
     def rows_between(self, start: Any, end: Any) -> int | None:
         """Unknown until read; none for an empty range."""
@@ -85,7 +98,9 @@ class PythonReader:
         return spread.mapInArrow(_read_with(self._reader, self._schema), self._struct)
 
     def observed(self, rows: int) -> dict[str, float]:
-        """Nothing to learn."""
+        """Tell the user's reader that what it gave is committed."""
+        if self._end is not None:
+            self._reader.commit(self._end)
         return {}
 
     def close(self) -> None:
