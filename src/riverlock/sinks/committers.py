@@ -107,14 +107,9 @@ class FileCommitter:
             for folder in {t.parent for t in building.rglob("*")} | {building}:
                 _sync(folder)
             _check_whole(building, named)
-            building.rename(path / _folder(epoch))
+            _rename(building, path / _folder(epoch))
         except FileNotFoundError as error:
             raise self._missing(path, epoch, tokens) from error
-        except OSError as error:
-            # Another run was faster: it built the same files from the same manifest.
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            shutil.rmtree(building, ignore_errors=True)
         _sync(path)
 
     def _missing(self, path: Path, epoch: int, tokens: tuple[Any, ...]) -> SinkError:
@@ -164,6 +159,16 @@ def _check_whole(building: Path, names: Iterable[str]) -> None:
     there = {p.relative_to(building).as_posix() for p in building.rglob("*")}
     if missing := set(names) - there:
         raise FileNotFoundError(errno.ENOENT, "not linked", min(missing))
+
+
+def _rename(building: Path, final: Path) -> None:
+    try:
+        building.rename(final)
+    except OSError as error:
+        # Another run was faster: it built the same files from the same manifest.
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        shutil.rmtree(building, ignore_errors=True)
 
 
 def _named(tokens: tuple[Any, ...]) -> dict[str, Any]:
