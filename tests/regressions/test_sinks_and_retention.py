@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
+from tests.unit.snapshot.builders import manifest
 
-from riverlock.core.errors import CommitRejectedError, SinkError
+import riverlock as rl
+from riverlock.core.errors import CommitRejectedError, InvalidConfigError, SinkError
 from riverlock.sinks import files as file_sink
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.committers import FileCommitter
+from riverlock.sinks.outputs import check_outputs
 from riverlock.sinks.stager import StagePoint
 from riverlock.sinks.stagers import FileStager
 from riverlock.snapshot.records import SinkOutput
@@ -145,3 +150,100 @@ def test_a_folder_that_lost_a_file_is_not_shown(
     assert not (out / "epoch=000000000000").exists()
     committer.commit(0, output)
     assert len(list((out / "epoch=000000000000").iterdir())) == 2
+
+
+def test_an_epoch_is_completed_in_the_directory_it_was_decided_to_go_to(
+    tmp_path: Path, store: LocalStorage
+) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    _committer(a)
+    output = _output(_stage(a, store, 0, "x", "y"))
+
+    for _ in range(2):
+        _committer(b, run=2).commit(0, output)
+
+    assert len(list((a / "epoch=000000000000").iterdir())) == 2
+    assert not list(b.glob("epoch=*"))
+    assert not [p for p in (a / "_riverlock/staged").rglob("*") if p.is_file()]
+
+
+def test_an_epoch_goes_with_a_directory_that_was_moved(
+    tmp_path: Path, store: LocalStorage
+) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    _committer(a)
+    first = _output(_stage(a, store, 0, "x"))
+    _committer(a).commit(0, first)
+    second = _output(_stage(a, store, 1, "x"))
+    a.rename(b)
+    moved = _committer(b, run=2)
+
+    moved.commit(0, first)
+    moved.commit(1, second)
+
+    assert len(list(b.glob("epoch=*/*.json"))) == 2
+    assert not a.exists()
+
+
+@pytest.mark.parametrize("how", ["removed", "taken by another store"])
+def test_an_epoch_whose_directory_is_gone_says_what_to_do(
+    tmp_path: Path, store: LocalStorage, how: str
+) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    _committer(a)
+    output = _output(_stage(a, store, 0, "x"))
+    shutil.rmtree(a)
+    if how != "removed":
+        other = FileCommitter(file_sink(str(a), format="json"))
+        other.open(Owner(flow="another", sink="s", run=1))
+        other.commit(0, _output(_stage(a, store, 0, "z")))
+    committer = _committer(b)
+    given_up = b / "_riverlock/000000000000.json"
+
+    with pytest.raises(CommitRejectedError, match=str(given_up)):
+        committer.commit(0, output)
+    given_up.touch()
+    committer.commit(0, output)
+
+
+def test_tokens_without_a_root_are_those_of_the_sink(
+    tmp_path: Path, store: LocalStorage
+) -> None:
+    out = tmp_path / "out"
+    committer = _committer(out)
+    tokens = _stage(out, store, 0, "x")
+    for token in tokens:
+        del token["root"]
+
+    committer.commit(0, _output(tokens))
+
+    assert len(list(out.glob("epoch=*/*.json"))) == 1
+
+
+def test_a_sink_of_another_kind_needs_another_uid() -> None:
+    outputs = {"out": SinkOutput(kind="memory"), "gone": SinkOutput(kind="files")}
+    newest = msgspec.structs.replace(manifest(3), outputs=outputs)
+
+    check_outputs(newest, {"out": "memory", "new": "console"})
+    with pytest.raises(InvalidConfigError, match="another uid") as caught:
+        check_outputs(newest, {"out": "files"})
+
+    for word in ("'out'", "'memory'", "'files'"):
+        assert word in str(caught.value)
+
+
+@pytest.mark.spark
+def test_the_directory_of_a_sink_can_change_between_runs(
+    spark: Any, tmp_path: Path
+) -> None:
+    def flow(rows: int, path: str) -> rl.Flow:
+        made = rl.Flow("moved", key_groups=4)
+        numbers = made.read(rl.sources.generator({"k": "id"}, rows=rows), uid="in")
+        sink = rl.sinks.files(str(tmp_path / path), format="json")
+        numbers.write(sink, uid="out")
+        return made
+
+    for rows, path in ((1, "a"), (2, "b")):
+        flow(rows, path).run(str(tmp_path / "store"), spark=spark, available_now=True)
+
+    assert len(list((tmp_path / "b").glob("epoch=*/*.json"))) == 1

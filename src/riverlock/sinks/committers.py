@@ -8,14 +8,19 @@ import os
 import shutil
 import sys
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from riverlock.core.errors import CommitRejectedError, InvalidConfigError, SinkError
+from riverlock.core.errors import (
+    CommitRejectedError,
+    InvalidConfigError,
+    SinkError,
+    StorageNotFoundError,
+)
 from riverlock.sinks.stagers import STAGED
 from riverlock.snapshot.files import read_file
 from riverlock.storage.local import LocalStorage
@@ -42,6 +47,7 @@ class FileCommitter:
 
     sink: FileSink
     guarantee: str = "exactly once: each epoch appears whole, by one rename"
+    _mine: dict[str, str] = field(default_factory=dict)
 
     def open(self, owner: Owner) -> None:
         """Take the directory for this flow; what a crash left half built goes.
@@ -50,7 +56,7 @@ class FileCommitter:
             InvalidConfigError: The directory belongs to another flow or store.
         """
         root = self._root()
-        mine = {"flow": owner.flow, "sink": owner.sink}
+        self._mine = mine = {"flow": owner.flow, "sink": owner.sink}
         if not root.put_if_absent(_OWNER, msgspec.json.encode(mine)):
             found = msgspec.json.decode(root.get(_OWNER))
             if found != mine:
@@ -73,7 +79,8 @@ class FileCommitter:
         """Rename the epoch's files into place, then list them in a manifest."""
         if not output.tokens:
             return
-        root, path = self._root(), Path(self.sink.path)
+        path = self._home(epoch, output.tokens)
+        root = LocalStorage(path)
         if root.exists(_listing(epoch)):
             # Committed before; readers may even have taken the folder away since.
             self._sweep(path, epoch)
@@ -89,6 +96,39 @@ class FileCommitter:
         }
         root.put_if_absent(_listing(epoch), msgspec.json.encode(record))
         self._sweep(path, epoch)
+
+    def _home(self, epoch: int, tokens: tuple[Any, ...]) -> Path:
+        """Return the directory that an epoch was decided to go to.
+
+        If the sink was given another one since, the epoch is completed in the old one,
+        unless that was moved or copied here.
+        """
+        here = Path(self.sink.path)
+        meant = Path(tokens[0].get("root", here))
+        if meant == here or _holds(here, epoch, tokens):
+            self._root()
+            return here
+        if not self._is_mine(meant):
+            what = f"it was decided to go to {meant}, which is not there any more"
+            raise self._rejected(epoch, what)
+        _clear(meant)
+        return meant
+
+    def _is_mine(self, path: Path) -> bool:
+        try:
+            found = msgspec.json.decode(LocalStorage(path).get(_OWNER))
+        except StorageNotFoundError:
+            return False
+        return bool(found == self._mine)
+
+    def _rejected(self, epoch: int, what: str) -> CommitRejectedError:
+        way_out = (
+            "put it back, or give up the rows of this epoch by creating the file"
+            f" {Path(self.sink.path, _listing(epoch))}"
+        )
+        return CommitRejectedError(
+            self.sink.path, epoch=epoch, what=f"{what}; {way_out}"
+        )
 
     def _build(self, path: Path, epoch: int, tokens: tuple[Any, ...]) -> None:
         """Link the files aside, then rename the folder, whole or not at all.
@@ -116,9 +156,7 @@ class FileCommitter:
         """Return what it means that a file or folder was not there."""
         gone = [t["staged"] for t in tokens if not (path / t["staged"]).exists()]
         if gone and not (path / _listing(epoch)).exists():
-            return CommitRejectedError(
-                self.sink.path, epoch=epoch, what=f"staged file {gone[0]} is gone"
-            )
+            return self._rejected(epoch, f"staged file {path / gone[0]} is gone")
         return SinkError(
             self.sink.path, epoch=epoch, what="another run took its folder away"
         )
@@ -137,6 +175,12 @@ def _folder(epoch: int) -> str:
 
 def _listing(epoch: int) -> str:
     return f"_riverlock/{epoch:012d}.json"
+
+
+def _holds(path: Path, epoch: int, tokens: tuple[Any, ...]) -> bool:
+    """Tell whether an epoch was committed or staged in a directory."""
+    signs = (_listing(epoch), _folder(epoch), tokens[0]["staged"])
+    return any((path / sign).exists() for sign in signs)
 
 
 def _clear(path: Path) -> None:

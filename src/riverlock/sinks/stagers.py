@@ -66,6 +66,7 @@ class FileStager:
             target.put(staged, data)
             tokens.append(
                 {
+                    "root": self.path,
                     "staged": staged,
                     "name": f"{folder}{name}",
                     "rows": part.num_rows,
