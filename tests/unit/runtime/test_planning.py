@@ -1,0 +1,130 @@
+"""What an epoch takes, and what time it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from riverlock.core.clock import ManualClock
+from riverlock.flow.graph import EventTime, Read
+from riverlock.runtime.admission import Admission
+from riverlock.runtime.planner import Planner
+from riverlock.runtime.watermarks import moved_along, operator_watermark
+from riverlock.snapshot.records import Watermark
+from riverlock.sources import generator
+
+READ = Read(uid="in", source=generator({"n": "id"}, rows=1))
+
+
+def declared(uid: str, idle_us: int | None) -> EventTime:
+    return EventTime(uid=uid, input=READ, column="at", delay_us=0, idle_us=idle_us)
+
+
+class Rows:
+    """A source of so many rows."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def initial(self) -> Any:
+        return 0
+
+    def latest(self, start: Any) -> Any:
+        return self.rows
+
+    def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
+        return min(latest, start + max_rows)
+
+    def rows_between(self, start: Any, end: Any) -> int:
+        return int(end - start)
+
+    def read(self, start: Any, end: Any) -> Any:
+        raise AssertionError
+
+    def observed(self, rows: int) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+def planner(**sources: int) -> Planner:
+    return Planner(
+        readers={uid: Rows(rows) for uid, rows in sources.items()},
+        clock=ManualClock(100),
+        admission=Admission(target_us=None, max_rows=100),
+        operators={},
+        stops_at_end=True,
+    )
+
+
+def test_sources_that_have_rows_share_the_limit() -> None:
+    plan = planner(a=500, b=0, c=500).plan(None)
+
+    assert plan is not None
+    assert {u: r.end for u, r in plan.inputs.items()} == {"a": 50, "b": 0, "c": 50}
+
+
+def test_nothing_to_read_and_no_timer_is_no_plan() -> None:
+    assert planner(a=0, b=0).plan(None) is None
+
+
+def test_the_watermark_is_the_minimum_and_unknown_while_an_input_has_none() -> None:
+    marks = {"a": Watermark(watermark_us=5), "b": Watermark(watermark_us=9)}
+
+    assert operator_watermark(["a", "b"], marks) == 5
+    assert operator_watermark(["a", "b", "c"], marks) is None
+    assert operator_watermark([], marks) is None
+
+
+def test_an_idle_input_is_moved_along_and_does_not_move_time_back() -> None:
+    both = (declared("a", 10), declared("b", 10))
+    marks = {
+        "a": Watermark(watermark_us=5, active_us=0),
+        "b": Watermark(watermark_us=90, active_us=95),
+    }
+
+    moved = moved_along([both], marks, now_us=100, since_us=0)
+
+    assert moved["a"].watermark_us == 90
+    # It wakes up: its own times are older, its watermark stays.
+    awake = {**moved, "a": Watermark(watermark_us=90, active_us=100)}
+    later = moved_along([both], awake, now_us=101, since_us=0)
+    assert operator_watermark(["a", "b"], later) == 90
+
+
+def test_an_input_that_never_had_a_row_becomes_idle_too() -> None:
+    both = (declared("a", 10), declared("b", None))
+    marks = {"b": Watermark(watermark_us=90, active_us=95)}
+
+    early = moved_along([both], marks, now_us=100, since_us=95)
+    late = moved_along([both], marks, now_us=106, since_us=95)
+
+    assert operator_watermark(["a", "b"], early) is None
+    assert operator_watermark(["a", "b"], late) == 90
+
+
+def test_time_stands_still_if_all_inputs_are_idle() -> None:
+    both = (declared("a", 10), declared("b", 10))
+    marks = {
+        "a": Watermark(watermark_us=5, active_us=0),
+        "b": Watermark(watermark_us=90, active_us=0),
+    }
+
+    assert moved_along([both], marks, now_us=100, since_us=0) == marks
+
+
+def test_the_row_limit_adapts_to_the_target_beyond_the_fixed_cost() -> None:
+    admission = Admission(target_us=1_000_000)
+    for _ in range(30):
+        rows = admission.rows
+        admission.learn(rows, 400_000 + 2 * rows)  # 0.4 s fixed, 2 µs a row
+
+    assert 250_000 < admission.rows < 450_000
+
+
+def test_a_fixed_number_of_rows_does_not_adapt() -> None:
+    admission = Admission(target_us=None, max_rows=7)
+    for _ in range(5):
+        admission.learn(7, 10_000_000)
+
+    assert admission.rows == 7
