@@ -25,6 +25,7 @@ from riverlock.runtime.driver import RegionDriver
 from riverlock.runtime.ownership import Heartbeat, claim
 from riverlock.runtime.planner import Planner
 from riverlock.sinks.committer import Owner
+from riverlock.sinks.outputs import check_outputs
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.retention import Retention
 from riverlock.spark.committers import committer_of
@@ -206,6 +207,7 @@ class _Run:
         newest = self._catalog.newest()
         if newest is not None:
             compiled.check_state(newest.operators)
+            check_outputs(newest, {w.uid: w.sink.kind for w in flow.writes})
         owner = claim(self._catalog, now_us=now_us)
         engine = self._engine(spark, compiled, readers, owner, record.id)
         heartbeat = Heartbeat(self._catalog, owner, engine.cancel)
