@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from riverlock.core.errors import RiverlockError, SnapshotCorruptedError
+from riverlock.core.errors import (
+    RiverlockError,
+    SnapshotCorruptedError,
+    StorageNotFoundError,
+)
 from riverlock.snapshot.files import read_file
+from riverlock.snapshot.references import source_lists, state_files
+from riverlock.snapshot.sealed import checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +39,10 @@ class EpochReport:
 
 
 def verify(catalog: Catalog) -> Iterator[EpochReport]:
-    """Check each retained epoch: manifest, files present, checksums right."""
+    """Check each retained epoch: manifest, files present, checksums right.
+
+    The lists that sources' offsets name are checked too; reports count state files.
+    """
     catalog.flow()
     seen: dict[str, str | None] = {}
     for epoch in catalog.epochs():
@@ -42,11 +51,15 @@ def verify(catalog: Catalog) -> Iterator[EpochReport]:
         except RiverlockError as error:
             yield EpochReport(epoch=epoch, files=0, bytes=0, problems=(str(error),))
             continue
-        files = [f for s in manifest.operators.values() for f in s.files]
+        files, lists = state_files(manifest), source_lists(manifest)
         for file in files:
             if file.path not in seen:
                 seen[file.path] = _problem(catalog, file)
-        problems = tuple(p for f in files if (p := seen[f.path]) is not None)
+        for path in lists:
+            if path not in seen:
+                seen[path] = _list_problem(catalog, path)
+        paths = [*(f.path for f in files), *lists]
+        problems = tuple(p for path in paths if (p := seen[path]) is not None)
         size = sum(f.bytes for f in files)
         yield EpochReport(epoch=epoch, files=len(files), bytes=size, problems=problems)
 
@@ -57,3 +70,14 @@ def _problem(catalog: Catalog, file: StateFile) -> str | None:
     except SnapshotCorruptedError as error:
         return error.message
     return None
+
+
+def _list_problem(catalog: Catalog, path: str) -> str | None:
+    """Check a source's list, whose name holds its checksum."""
+    try:
+        found = checksum(catalog.storage.get(path))
+    except StorageNotFoundError:
+        return f"could not read {path}: expected a source's list, found no such file"
+    if found in path:
+        return None
+    return f"could not read {path}: expected the checksum in its name, found {found}"
