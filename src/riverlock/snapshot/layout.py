@@ -43,6 +43,11 @@ class RegionPaths:
         return f"{self.root}staged/"
 
     @property
+    def sources(self) -> str:
+        """The folder of lists that the offsets of sources refer to."""
+        return f"{self.root}sources/"
+
+    @property
     def status(self) -> str:
         """The live status, overwritten after each epoch."""
         return f"{self.root}status.json"
@@ -63,14 +68,6 @@ class RegionPaths:
     def state_file(self, uid: str, epoch: int, attempt: str) -> str:
         """A state file: the attempt makes the name unique for ever."""
         return f"{self.state}{uid}/{epoch:012d}-{attempt}.parquet"
-
-    def staged_file(self, epoch: int, attempt: str, suffix: str) -> str:
-        """A staged output of an epoch."""
-        return f"{self.staged}{epoch:012d}/{attempt}{suffix}"
-
-    def source_log(self, uid: str, epoch: int) -> str:
-        """A source's own record of what it has read up to an epoch."""
-        return f"{self.root}sources/{uid}/{epoch:012d}.json"
 
 
 def epoch_of(path: str) -> int:
