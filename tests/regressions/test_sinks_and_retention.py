@@ -5,24 +5,36 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pytest
-from tests.unit.snapshot.builders import manifest
+from tests.unit.snapshot.builders import PATHS, catalog, manifest, write
 
 import riverlock as rl
-from riverlock.core.errors import CommitRejectedError, InvalidConfigError, SinkError
+from riverlock.core.errors import (
+    CommitRejectedError,
+    InvalidConfigError,
+    SinkError,
+    SnapshotNotFoundError,
+)
 from riverlock.sinks import files as file_sink
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.committers import FileCommitter
 from riverlock.sinks.outputs import check_outputs
 from riverlock.sinks.stager import StagePoint
 from riverlock.sinks.stagers import FileStager
-from riverlock.snapshot.records import SinkOutput
+from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.records import InputRange, Manifest, SinkOutput
+from riverlock.snapshot.retention import Retention, expired_paths, sweep
+from riverlock.snapshot.sealed import checksum
+from riverlock.snapshot.verify import verify
 from riverlock.storage import LocalStorage
+
+LATER = datetime.now(UTC) + timedelta(hours=1)
 
 
 def test_null_and_empty_partition_values_can_be_committed(
@@ -247,3 +259,153 @@ def test_the_directory_of_a_sink_can_change_between_runs(
         flow(rows, path).run(str(tmp_path / "store"), spark=spark, available_now=True)
 
     assert len(list((tmp_path / "b").glob("epoch=*/*.json"))) == 1
+
+
+def test_the_sweep_spares_files_of_an_epoch_that_is_not_decided_yet(
+    store: LocalStorage,
+) -> None:
+    found = catalog(store)
+    decided = write(store, 1, {"a": 1})
+    found.decide(manifest(1, (decided,)))
+    running = write(store, 2, {"a": 2})  # an epoch longer than the grace period
+
+    gone = expired_paths(found, Retention(), now=LATER)
+
+    assert running.path not in gone
+
+
+def _listed(epoch: int, first: str | None, last: str) -> Manifest:
+    """Return a manifest whose input starts and ends with these lists."""
+    inputs = {
+        "in": InputRange(start={"base": first}, end={"base": last}),
+        "other": InputRange(start=0, end=7),
+    }
+    return msgspec.structs.replace(manifest(epoch), inputs=inputs)
+
+
+def _put_list(store: LocalStorage, number: int) -> str:
+    body = b"[%d]" % number
+    path = f"{PATHS.sources}in/{number:012d}-{checksum(body)}.json"
+    store.put(path, body)
+    return path
+
+
+def test_files_of_an_epoch_that_died_undecided_go_in_the_end(
+    store: LocalStorage,
+) -> None:
+    found = catalog(store)
+    found.decide(manifest(1))
+    dead = write(store, 2, {"a": 2})
+
+    keep = Retention(grace=timedelta(days=3))
+    for days, kept, gone in (
+        (0.9, Retention(), False),
+        (1.1, Retention(), True),
+        (2.9, keep, False),
+        (3.1, keep, True),
+    ):
+        paths = expired_paths(found, kept, now=datetime.now(UTC) + timedelta(days=days))
+        assert (dead.path in paths) == gone
+
+
+def test_protected_files_are_spared(store: LocalStorage) -> None:
+    found = catalog(store)
+    found.decide(manifest(5))
+    one, two = write(store, 1, {"a": 1}), write(store, 2, {"a": 1})
+
+    sweep(found, Retention(), now=LATER, protected={one.path})
+
+    assert store.exists(one.path)
+    assert not store.exists(two.path)
+
+
+def test_lists_of_sources_go_with_the_manifests_that_name_them(
+    store: LocalStorage,
+) -> None:
+    found = catalog(store)
+    lists = [_put_list(store, n) for n in range(4)]
+    found.decide(_listed(1, None, lists[0]))
+    found.decide(_listed(2, lists[0], lists[1]))
+    found.decide(_listed(3, lists[1], lists[2]))
+    assert sweep(found, Retention(epochs=1), now=LATER) == 2
+    # Those that nothing names may be of the epoch under way, so they stay for long.
+    assert all(store.exists(path) for path in lists)
+
+    sweep(found, Retention(epochs=1), now=LATER + timedelta(days=1))
+
+    assert [store.exists(path) for path in lists] == [False, True, True, False]
+    assert all(r.is_whole for r in verify(found))
+
+
+@pytest.mark.parametrize("how", ["altered", "gone"])
+def test_verify_looks_at_the_lists_of_sources(store: LocalStorage, how: str) -> None:
+    found = catalog(store)
+    whole, damaged = _put_list(store, 1), _put_list(store, 2)
+    found.decide(_listed(1, None, whole))
+    found.decide(_listed(2, whole, damaged))
+    assert all(r.is_whole for r in verify(found))
+    if how == "altered":
+        store.put(damaged, b"[]")
+    else:
+        store.delete(damaged)
+
+    one, two = verify(found)
+
+    assert one.is_whole
+    assert damaged in two.problems[0]
+
+
+class Pinning(LocalStorage):
+    """Has an epoch pinned right before or after the sweep deletes its manifest."""
+
+    when = ""
+    error: Exception | None = None
+
+    def delete(self, path: str) -> None:
+        is_first = path.endswith("epochs/000000000001.json")
+        if is_first and self.when == "before":
+            self._pin()
+        super().delete(path)
+        if is_first and self.when == "after":
+            self._pin()
+
+    def _pin(self) -> None:
+        try:
+            Catalog(LocalStorage(self.root)).pin("v1", epoch=1, now_us=0)
+        except SnapshotNotFoundError as error:
+            object.__setattr__(self, "error", error)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_epoch_that_is_pinned_while_it_is_swept_is_whole_or_refused(
+    store: LocalStorage, when: str
+) -> None:
+    slow = Pinning(store.root)
+    object.__setattr__(slow, "when", when)
+    found = catalog(slow)
+    for epoch in (1, 2, 3):
+        found.decide(manifest(epoch, (write(store, epoch, {"a": epoch}),)))
+
+    sweep(found, Retention(epochs=1), now=LATER)
+
+    if when == "before":
+        assert slow.error is None
+        assert found.resolve("v1").epoch == 1
+        assert found.epochs() == [1, 3]
+    else:
+        assert slow.error is not None
+        assert found.snapshots() == []
+        assert found.epochs() == [3]
+    assert all(r.is_whole for r in verify(found))
+
+
+def test_an_epoch_that_lost_a_file_is_not_pinned(store: LocalStorage) -> None:
+    found = catalog(store)
+    file = write(store, 1, {"a": 1})
+    found.decide(manifest(1, (file,)))
+    store.delete(file.path)
+
+    with pytest.raises(SnapshotNotFoundError, match=file.path):
+        found.pin("v1", epoch=1, now_us=0)
+
+    assert found.snapshots() == []

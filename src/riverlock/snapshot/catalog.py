@@ -6,6 +6,7 @@ commands and beside the loop; never while an epoch runs.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from riverlock.snapshot.layout import (
     snapshot_path,
 )
 from riverlock.snapshot.records import FORMAT, Flow, Manifest, Named, Run
+from riverlock.snapshot.references import references
 from riverlock.snapshot.sealed import seal, unseal
 
 if TYPE_CHECKING:
@@ -159,17 +161,25 @@ class Catalog:
 
     def snapshots(self) -> list[Named]:
         """Return the named snapshots."""
-        return [
-            unseal(self.storage.get(e.path), Named, path=e.path)
-            for e in self.storage.list(SNAPSHOTS)
-        ]
+        found = []
+        for entry in self.storage.list(SNAPSHOTS):
+            # A pin that came too late takes its name back.
+            with contextlib.suppress(StorageNotFoundError):
+                data = self.storage.get(entry.path)
+                found.append(unseal(data, Named, path=entry.path))
+        return found
+
+    def pinned(self) -> set[int]:
+        """Return the epochs of this region that have names, retained or not."""
+        regions = [named.regions for named in self.snapshots()]
+        return {r[self.region] for r in regions if self.region in r}
 
     def pin(self, name: str, *, epoch: int, now_us: int, note: str = "") -> Named:
         """Name an epoch, so that retention keeps it.
 
         Raises:
             InvalidConfigError: The name is taken, or a number.
-            SnapshotNotFoundError: The epoch is not retained.
+            SnapshotNotFoundError: The epoch is not retained, or not whole.
         """
         check_name("snapshot name", name)
         if name.isdecimal():
@@ -188,7 +198,26 @@ class Catalog:
                 expected="a new name",
                 found="one that exists",
             )
+        # From here on retention spares it; it may have gone just before.
+        try:
+            self._check_whole(epoch)
+        except SnapshotNotFoundError:
+            self.storage.delete(snapshot_path(name))
+            raise
         return named
+
+    def _check_whole(self, epoch: int) -> None:
+        missing = [
+            path
+            for path in sorted(references(self.manifest(epoch)))
+            if not self.storage.exists(path)
+        ]
+        if missing:
+            raise SnapshotNotFoundError(
+                f"epoch {epoch}",
+                store=self.storage.uri,
+                available=f"its manifest, but not {missing[0]}",
+            )
 
     def resolve(self, at: str | int | None) -> Manifest:
         """Return the manifest meant by a number, a name, or None for the newest.

@@ -1,8 +1,9 @@
 """What may be deleted: only what no retained manifest reaches, after a grace period.
 
 Reachability is computed from manifests listed afresh, never from memory. The grace
-period protects files that a running epoch has written but not yet decided, and readers:
-a manifest stays for at least that long, so whoever opens the newest one can finish.
+period protects readers: a manifest stays for at least that long, so whoever opens the
+newest one can finish. What the epoch under way has written, which no manifest refers to
+yet, stays for much longer: an epoch may take longer than readers do.
 """
 
 from __future__ import annotations
@@ -11,13 +12,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from riverlock.core.errors import SnapshotNotFoundError, StorageNotFoundError
 from riverlock.snapshot.layout import epoch_of
+from riverlock.snapshot.references import references
 from riverlock.storage.base import SupportsTemporaries
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from riverlock.snapshot.catalog import Catalog
 
 __all__ = ["Retention", "expired_paths", "sweep"]
+
+# After so long, files of an epoch that was never decided are those of a dead run.
+_UNDECIDED = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,32 +36,51 @@ class Retention:
     grace: timedelta = timedelta(minutes=10)
 
 
-def expired_paths(catalog: Catalog, keep: Retention, *, now: datetime) -> list[str]:
-    """Return what may be deleted now, manifests first."""
+def expired_paths(
+    catalog: Catalog,
+    keep: Retention,
+    *,
+    now: datetime,
+    protected: Collection[str] = (),
+) -> list[str]:
+    """Return what may be deleted now, manifests first.
+
+    Args:
+        catalog: The store.
+        keep: How much to keep.
+        now: The present.
+        protected: Files that a manifest is going to refer to.
+    """
     epochs = catalog.epochs()
     if not epochs:
         return []
     newest = epochs[-1]
-    pinned = {n.regions.get(catalog.region) for n in catalog.snapshots()}
     oldest_allowed = now - keep.grace
+    oldest_undecided = now - max(keep.grace, _UNDECIDED)
+    paths = catalog.paths
     young = {
         epoch_of(entry.path)
-        for entry in catalog.storage.list(catalog.paths.epochs)
+        for entry in catalog.storage.list(paths.epochs)
         if entry.mtime >= oldest_allowed
     }
+    pinned = catalog.pinned()
     kept = {e for e in epochs if e > newest - keep.epochs or e in pinned or e in young}
-    reached = {
-        file.path
-        for epoch in kept
-        for state in catalog.manifest(epoch).operators.values()
-        for file in state.files
-    }
-    paths = catalog.paths
+    reached = set(protected)
+    for epoch in kept:
+        reached |= references(catalog.manifest(epoch))
     manifests = [paths.manifest(e) for e in epochs if e not in kept]
     state = [
         entry.path
         for entry in catalog.storage.list(paths.state)
-        if entry.path not in reached and entry.mtime < oldest_allowed
+        if entry.path not in reached
+        and entry.mtime
+        < (oldest_undecided if epoch_of(entry.path) > newest else oldest_allowed)
+    ]
+    # A plan writes its list before its epoch is decided, and lists name no epoch.
+    lists = [
+        entry.path
+        for entry in catalog.storage.list(paths.sources)
+        if entry.path not in reached and entry.mtime < oldest_undecided
     ]
     # Staged outputs are needed until every sink has the epoch: the newest is safe.
     staged = [
@@ -62,20 +89,58 @@ def expired_paths(catalog: Catalog, keep: Retention, *, now: datetime) -> list[s
         if _staged_epoch(entry.path, paths.staged) < newest
         and entry.mtime < oldest_allowed
     ]
-    return [*manifests, *state, *staged]
+    return [*manifests, *state, *lists, *staged]
 
 
 def _staged_epoch(path: str, root: str) -> int:
     return epoch_of(path.removeprefix(root).partition("/")[0])
 
 
-def sweep(catalog: Catalog, keep: Retention, *, now: datetime | None = None) -> int:
+def sweep(
+    catalog: Catalog,
+    keep: Retention,
+    *,
+    now: datetime | None = None,
+    protected: Collection[str] = (),
+) -> int:
     """Delete what may be deleted; returns how many files went."""
     now = now or datetime.now(UTC)
-    paths = expired_paths(catalog, keep, now=now)
-    for path in paths:
-        catalog.storage.delete(path)
-    gone = len(paths)
+    paths = expired_paths(catalog, keep, now=now, protected=protected)
+    folder = catalog.paths.epochs
+    manifests = [epoch_of(p) for p in paths if p.startswith(folder)]
+    gone, spared = _delete_manifests(catalog, manifests)
+    for path in paths[len(manifests) :]:
+        if path not in spared:
+            catalog.storage.delete(path)
+            gone += 1
     if isinstance(catalog.storage, SupportsTemporaries):
         gone += catalog.storage.forget_temporaries(now - keep.grace)
     return gone
+
+
+def _delete_manifests(catalog: Catalog, epochs: list[int]) -> tuple[int, set[str]]:
+    """Delete manifests but those that were pinned meanwhile.
+
+    A pin writes its name, then looks whether the manifest is there. Here manifests go,
+    then names are listed: one of the two sees the other. If both do, the manifest
+    comes back. Returns how many went, and what those that stay refer to.
+    """
+    storage, paths = catalog.storage, catalog.paths
+    pinned = catalog.pinned()
+    removed: dict[int, bytes] = {}
+    for epoch in (e for e in epochs if e not in pinned):
+        try:
+            removed[epoch] = storage.get(paths.manifest(epoch))
+        except StorageNotFoundError:
+            continue
+        storage.delete(paths.manifest(epoch))
+    pinned = catalog.pinned()
+    for epoch in sorted(pinned & removed.keys()):
+        storage.put_if_absent(paths.manifest(epoch), removed.pop(epoch))
+    spared: set[str] = set()
+    for epoch in sorted(pinned.intersection(epochs)):
+        try:
+            spared |= references(catalog.manifest(epoch))
+        except SnapshotNotFoundError:
+            continue  # gone before its name was written: the pin fails
+    return len(removed), spared

@@ -230,7 +230,7 @@ def test_retention_keeps_young_files_and_manifests(store: LocalStorage) -> None:
 
     assert expired_paths(Catalog(store), Retention(epochs=1), now=NOW) == []
 
-    age(store)
+    age(store, days=2)
     young = write(store, 12, {"b": 1})
     sweep(Catalog(store), Retention(epochs=1), now=NOW)
     assert store.exists(young.path)
