@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tests.chaos import archive
+from tests.chaos.processes import descendants, is_running, wait_until
 from tests.chaos.worker_flow import Options
 
 from riverlock.core import faults
@@ -20,39 +21,6 @@ from riverlock.core import faults
 ROOT = Path(__file__).parents[2]
 # Generous: the machines of CI are slow, and a deadline is not a measurement.
 DEADLINE_SECONDS = 120.0
-
-
-def wait_until(condition: Callable[[], bool], what: str, seconds: float) -> None:
-    """Wait for a condition; the one place of the chaos tests that polls."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
-        time.sleep(0.02)
-
-
-def descendants(pid: int) -> list[int]:
-    """Return the processes below a process, itself excluded."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            number, _, rest = stat.read_text().partition(" (")
-            parent = int(rest.rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(number))
-    found, todo = [], [pid]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found += below
-        todo += below
-    return found
-
-
-def is_running(pid: int) -> bool:
-    """Tell whether a process is there and no zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 @dataclass
@@ -76,6 +44,7 @@ class Child:
             k: v for k, v in os.environ.items() if not k.startswith("RIVERLOCK_")
         }
         environment["PYTHONUNBUFFERED"] = "1"
+        environment[archive.VARIABLE] = archive.java_options()
         if self.faults_dir is not None:
             self.faults_dir.mkdir(parents=True, exist_ok=True)
             environment[faults.DIRECTORY_VARIABLE] = str(self.faults_dir)

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.chaos import oracle
-from tests.chaos.children import Child, child, wait_until
+from tests.chaos.children import Child, child
+from tests.chaos.processes import wait_until
 from tests.chaos.worker_flow import Options
 
 # More than any run will read.

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.chaos import oracle
-from tests.chaos.children import child, descendants
+from tests.chaos.children import child
+from tests.chaos.processes import descendants
 from tests.chaos.worker_flow import Options
 
 from riverlock.core import faults

@@ -188,8 +188,9 @@ def session(options: Options) -> Any:
     """Start Spark as quickly as it can be started."""
     conf = {
         "spark.driver.memory": "1g",
-        # Half of the start is the compiler warming up for a minute we do not have.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # Do not optimise for a minute that we do not have.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+        + os.environ.get("CHAOS_JAVA_OPTIONS", ""),
         # Workers would inherit the driver's plan; they have one of their own, or none.
         f"spark.executorEnv.{PLAN_VARIABLE}": options.worker_faults,
         f"spark.executorEnv.{DIRECTORY_VARIABLE}": os.environ.get(
@@ -252,6 +253,8 @@ def main() -> int:
         print(f"{error.code}: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     print("done", flush=True)
+    # The JVM ends with its own exit hooks, not by losing us.
+    spark.stop()
     return 0
 
 

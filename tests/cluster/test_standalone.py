@@ -19,7 +19,8 @@ from pathlib import Path
 import pyspark
 import pytest
 from tests.chaos import oracle
-from tests.chaos.children import child, descendants, is_running, wait_until
+from tests.chaos.children import child
+from tests.chaos.processes import descendants, is_running, wait_until
 from tests.chaos.worker_flow import Options
 
 from riverlock.core import faults

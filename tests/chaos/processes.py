@@ -1,0 +1,41 @@
+"""Processes by number, as /proc shows them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float) -> None:
+    """Wait for a condition; the one place of the chaos tests that polls."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
+        time.sleep(0.02)
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below a process, itself excluded."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            number, _, rest = stat.read_text().partition(" (")
+            parent = int(rest.rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(number))
+    found, todo = [], [pid]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process is there and no zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
