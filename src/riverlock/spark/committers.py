@@ -11,8 +11,8 @@ from riverlock.sinks.committers import (
     ConsoleCommitter,
     FileCommitter,
     MemoryCommitter,
-    read_tokens,
 )
+from riverlock.snapshot.files import read_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +66,9 @@ class _EpochFunctionCommitter:
         if not output.tokens:
             return
         # Checks every file against its checksum before user code sees a row.
-        read_tokens(self.storage, output)
+        # One after the other: an epoch need not fit into the driver.
+        for t in output.tokens:
+            read_file(self.storage, t["path"], size=t["bytes"], expected=t["checksum"])
         root = self.storage.uri.rstrip("/")
         paths: list[Any] = [f"{root}/{t['path']}" for t in output.tokens]
         self.sink.function(self.spark.read.parquet(*paths), epoch)
