@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ import pytest
 from tests.unit.snapshot.builders import PATHS, catalog, manifest, write
 
 import riverlock as rl
+from riverlock.coordinator.events import Compacted
 from riverlock.core.errors import (
     CommitRejectedError,
     InvalidConfigError,
     SinkError,
     SnapshotNotFoundError,
 )
+from riverlock.runtime.cleaner import Cleaner
 from riverlock.sinks import files as file_sink
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.committers import FileCommitter
@@ -28,7 +31,8 @@ from riverlock.sinks.outputs import check_outputs
 from riverlock.sinks.stager import StagePoint
 from riverlock.sinks.stagers import FileStager
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.records import InputRange, Manifest, SinkOutput
+from riverlock.snapshot.compaction import MAX_SPANS
+from riverlock.snapshot.records import InputRange, Manifest, SinkOutput, StateFile
 from riverlock.snapshot.retention import Retention, expired_paths, sweep
 from riverlock.snapshot.sealed import checksum
 from riverlock.snapshot.verify import verify
@@ -409,3 +413,100 @@ def test_an_epoch_that_lost_a_file_is_not_pinned(store: LocalStorage) -> None:
         found.pin("v1", epoch=1, now_us=0)
 
     assert found.snapshots() == []
+
+
+def test_short_runs_sweep_too(store: LocalStorage) -> None:
+    found = catalog(store)
+    live = write(store, 2, {"a": 1})
+    orphan = write(store, 1, {"a": 0})
+    newest = manifest(2, (live,))
+    found.decide(newest)
+    os.utime(store.root / orphan.path, (0, 0))
+    for _ in range(20):  # runs of one epoch each, as from cron with available_now
+        cleaner = Cleaner(found, Retention(epochs=1))
+        cleaner.offer(newest)
+        cleaner.stop()
+
+    assert not store.exists(orphan.path)
+
+
+def test_a_busy_cleaner_goes_on_with_the_newest_manifest(store: LocalStorage) -> None:
+    seen: list[int] = []
+
+    class Slow(Cleaner):
+        def clean(self, manifest: Any) -> None:
+            seen.append(manifest.epoch)
+            time.sleep(0.2)
+
+    cleaner = Slow(catalog(store), Retention())
+    for epoch in (1, 2, 3, 4):
+        cleaner.offer(manifest(epoch))
+        time.sleep(0.03)
+    cleaner.stop()
+
+    assert seen == [1, 4]
+
+
+def _spans(store: LocalStorage, last: int) -> tuple[StateFile, ...]:
+    """Return so many small files that a compaction is due."""
+    return tuple(write(store, n, {"a": n}) for n in range(1, last + 1))
+
+
+def _results(cleaner: Cleaner) -> list[Compacted]:
+    found = []
+    while not cleaner.results.empty():
+        found.append(cleaner.results.get())
+    return found
+
+
+def test_merged_files_that_wait_for_their_manifest_are_spared(
+    store: LocalStorage,
+) -> None:
+    found = catalog(store)
+    files = _spans(store, MAX_SPANS + 1)
+    newest = manifest(MAX_SPANS + 1, files)
+    found.decide(newest)
+    cleaner = Cleaner(found, Retention(grace=timedelta(0)))
+
+    cleaner.clean(newest)  # sweeps at once, and without a grace period
+    (result,) = _results(cleaner)
+    assert all(store.exists(f.path) for f in result.by)
+
+    cleaner.clean(newest)
+    assert _results(cleaner) == []  # the first result is still on its way
+
+    taken = manifest(newest.epoch + 1, result.by)
+    found.decide(taken)
+    cleaner.clean(taken)
+    assert cleaner._pending == {}
+
+
+def test_merged_files_that_were_not_taken_are_made_again(store: LocalStorage) -> None:
+    found = catalog(store)
+    files = _spans(store, MAX_SPANS + 1)
+    cleaner = Cleaner(found, Retention(grace=timedelta(0)))
+    made = []
+    for epoch in range(20, 24):
+        newest = manifest(epoch, files)
+        found.decide(newest)
+        cleaner.clean(newest)
+        made.append(len(_results(cleaner)))
+
+    # Epoch 21 may have been sealed before the result came, epoch 22 was not.
+    assert made == [1, 0, 1, 0]
+
+
+def test_the_sweep_comes_back_every_ten_epochs(
+    store: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept: list[int] = []
+    cleaner = Cleaner(catalog(store), Retention())
+    now = 0
+    monkeypatch.setattr(
+        "riverlock.runtime.cleaner.sweep", lambda *a, **k: swept.append(now)
+    )
+
+    for now in (5, 6, 14, 15, 24, 26, 27):
+        cleaner.clean(manifest(now))
+
+    assert swept == [5, 15, 26]

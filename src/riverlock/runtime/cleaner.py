@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -17,6 +18,7 @@ from riverlock.state.keys import group_range
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.compaction import Compaction
     from riverlock.snapshot.records import Manifest
 
 __all__ = ["Cleaner"]
@@ -24,6 +26,22 @@ __all__ = ["Cleaner"]
 log = logging.getLogger(__name__)
 # Listing the store for retention is not free: once in so many epochs.
 _SWEEP_EVERY = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    """A compaction that was handed over; its files are in no manifest yet."""
+
+    result: Compacted
+    offered: int  # the newest epoch that the loop had decided by then
+
+    def is_settled(self, manifest: Manifest) -> bool:
+        """Tell whether a manifest took it, or will never take it."""
+        state = manifest.operators.get(self.result.operator)
+        live = set() if state is None else {f.path for f in state.files}
+        # The epoch after the one offered may have been sealed already, not the next.
+        had_its_chance = manifest.epoch >= self.offered + 2
+        return had_its_chance or not live.issuperset(self.result.replaced)
 
 
 @dataclass
@@ -37,19 +55,22 @@ class Cleaner:
         default_factory=lambda: queue.Queue(maxsize=1)
     )
     _thread: threading.Thread | None = None
-    _since_sweep: int = 0
+    _offered: int = -1
+    _swept: int | None = None
+    _pending: dict[str, _Pending] = field(default_factory=dict)
 
     def offer(self, manifest: Manifest) -> None:
-        """Hand over the newest manifest, unless the cleaner is busy."""
+        """Hand over the newest manifest, in place of one that still waits."""
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._work, name="riverlock-cleaner", daemon=True
             )
             self._thread.start()
-        try:
-            self._inbox.put_nowait(manifest)
-        except queue.Full:
-            return
+        self._offered = manifest.epoch
+        # Nobody else puts, so there is room after the older one is taken out.
+        with contextlib.suppress(queue.Empty):
+            self._inbox.get_nowait()
+        self._inbox.put_nowait(manifest)
 
     def stop(self) -> None:
         """Finish what is under way and end the thread."""
@@ -68,32 +89,43 @@ class Cleaner:
 
     def clean(self, manifest: Manifest) -> None:
         """Compact what is due and, now and then, delete what nothing reaches."""
+        self._pending = {
+            uid: pending
+            for uid, pending in self._pending.items()
+            if not pending.is_settled(manifest)
+        }
         for uid, state in manifest.operators.items():
-            plan = choose(uid, state)
-            if plan is None:
-                continue
-            pieces = [
-                group_range(t, manifest.parallelism, manifest.key_groups)
-                for t in range(manifest.parallelism)
-            ]
-            made = compact(
-                self.catalog.storage,
-                self.catalog.paths,
-                plan,
-                now_us=manifest.now_us,
-                pieces=pieces,
-                attempt=f"c-{uuid.uuid4().hex[:12]}",
-            )
-            faults.hit("P12")
-            self.results.put(
-                Compacted(
-                    region=self.catalog.region,
-                    operator=uid,
-                    replaced=tuple(f.path for f in plan.files),
-                    by=made,
-                )
-            )
-        self._since_sweep += 1
-        if self._since_sweep >= _SWEEP_EVERY:
-            self._since_sweep = 0
-            sweep(self.catalog, self.retention)
+            plan = None if uid in self._pending else choose(uid, state)
+            if plan is not None:
+                self._compact(manifest, plan)
+        # At first too: runs may be short, as those with available_now are.
+        if self._swept is None or manifest.epoch >= self._swept + _SWEEP_EVERY:
+            self._swept = manifest.epoch
+            waiting = [p.result.by for p in self._pending.values()]
+            protected = {file.path for made in waiting for file in made}
+            sweep(self.catalog, self.retention, protected=protected)
+
+    def _compact(self, manifest: Manifest, plan: Compaction) -> None:
+        pieces = [
+            group_range(t, manifest.parallelism, manifest.key_groups)
+            for t in range(manifest.parallelism)
+        ]
+        made = compact(
+            self.catalog.storage,
+            self.catalog.paths,
+            plan,
+            now_us=manifest.now_us,
+            pieces=pieces,
+            attempt=f"c-{uuid.uuid4().hex[:12]}",
+        )
+        faults.hit("P12")
+        result = Compacted(
+            region=self.catalog.region,
+            operator=plan.operator,
+            replaced=tuple(f.path for f in plan.files),
+            by=made,
+        )
+        self.results.put(result)
+        # Looked up after the result is there: what is sealed from then on has it.
+        offered = max(self._offered, manifest.epoch)
+        self._pending[plan.operator] = _Pending(result=result, offered=offered)
