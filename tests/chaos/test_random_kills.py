@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
 
 def test_random_kills_lose_and_duplicate_nothing(tmp_path: Path) -> None:
-    summary = run(3, seed=20, root=tmp_path)
+    summary = run(2, seed=20, root=tmp_path)
 
     assert summary.verdict.lost == summary.verdict.duplicated == 0
     assert summary.verdict.epochs >= 3

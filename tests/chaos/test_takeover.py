@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.chaos import oracle
-from tests.chaos.children import Child, child
+from tests.chaos.children import DEADLINE_SECONDS, Child, child
+from tests.chaos.processes import wait_until
 from tests.chaos.worker_flow import Options
 
 from riverlock.core.errors import FencedError
@@ -83,15 +84,35 @@ def _manifests(options: Options) -> list[Manifest]:
     return [catalog.manifest(e) for e in catalog.epochs()]
 
 
-def test_two_drivers_started_together_end_with_one_owner(tmp_path: Path) -> None:
+def test_of_two_drivers_one_owns_and_ends_its_epoch_when_asked_to(
+    tmp_path: Path,
+) -> None:
     options = _options(tmp_path, rows=3_000)
-
-    with child(options) as one, child(options) as other:
+    endless = replace(options, available_now=0, pause_ms=200)
+    with child(endless) as one, child(endless) as other:
+        wait_until(
+            lambda: (
+                None not in (one.process.poll(), other.process.poll())
+                or FENCED in (one.process.poll(), other.process.poll())
+            ),
+            "the loser",
+            DEADLINE_SECONDS,
+        )
+        owner = one if one.process.poll() is None else other
+        owner.wait_for_epochs(2)
+        os.kill(owner.pid, signal.SIGTERM)
         codes = {one.end(), other.end()}
+        owner.wait_for_orphans()
 
     assert codes == {0, FENCED}, one.tail() + other.tail()
-    oracle.check(options)
-    assert {m.run for m in _manifests(options)} == {1}
+    # An epoch that was begun and not ended would have left files without a reference.
+    assert _unreferenced(options) == set()
+    stopped = oracle.check(options, complete=False)
+    with child(options) as last:
+        assert last.end() == 0, last.tail()
+    assert _unreferenced(options) == set()
+    assert oracle.check(options).epochs > stopped.epochs
+    assert {m.run for m in _manifests(options)} == {1, 2}
 
 
 def test_claim_of_an_owned_region_is_refused_within_five_seconds(
@@ -148,25 +169,6 @@ def test_claim_goes_past_a_dead_run_whose_process_number_is_in_use_again(
     catalog.claim(msgspec.structs.replace(dead, process="of an earlier boot"))
 
     assert claim(catalog, now_us=2).run == 2
-
-
-def test_sigterm_finishes_the_epoch_and_the_next_run_redoes_nothing(
-    tmp_path: Path,
-) -> None:
-    options = _options(tmp_path, rows=3_000, pause_ms=200)
-    with child(replace(options, available_now=0)) as driver:
-        driver.wait_for_epochs(2)
-        os.kill(driver.pid, signal.SIGTERM)
-        assert driver.end() == 0, driver.tail()
-        driver.wait_for_orphans()
-
-    # A redone epoch would have left files that nobody refers to.
-    assert _unreferenced(options) == set()
-    stopped = oracle.check(options, complete=False)
-    with child(replace(options, pause_ms=0)) as driver:
-        assert driver.end() == 0, driver.tail()
-    assert _unreferenced(options) == set()
-    assert oracle.check(options).epochs > stopped.epochs
 
 
 def _unreferenced(options: Options) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,15 +29,21 @@ PLAN = (
 )
 
 
-def test_tasks_that_die_and_are_tried_again_count_once(tmp_path: Path) -> None:
+def test_jvm_and_tasks_that_die_and_are_tried_again_count_once(tmp_path: Path) -> None:
     options = Options(
-        store=str(tmp_path / "store"),
-        out=str(tmp_path / "out"),
-        rows=4_000,
-        worker_faults=PLAN,
+        store=str(tmp_path / "store"), out=str(tmp_path / "out"), rows=5_000
     )
+    with child(options) as driver:
+        driver.wait_for_epochs(1)
+        os.kill(_jvm_of(driver.pid), signal.SIGKILL)
+        code = driver.end()
+        driver.wait_for_orphans()
 
-    with child(options, faults_dir=tmp_path / "faults") as driver:
+    assert code == EpochAbortedError.exit_code, driver.tail()
+    assert "EPOCH_ABORTED" in driver.tail()
+
+    chosen = replace(options, worker_faults=PLAN)
+    with child(chosen, faults_dir=tmp_path / "faults") as driver:
         assert driver.end() == 0, driver.tail()
 
     fired = faults.fired(tmp_path / "faults")
@@ -51,23 +58,6 @@ def _left_by_dead_attempts(options: Options) -> set[str]:
     assert newest is not None
     reached = {f.path for s in newest.operators.values() for f in s.files}
     return {e.path for e in catalog.storage.list(catalog.paths.state)} - reached
-
-
-def test_driver_whose_jvm_is_killed_says_so_and_ends(tmp_path: Path) -> None:
-    options = Options(
-        store=str(tmp_path / "store"), out=str(tmp_path / "out"), rows=2_000
-    )
-    with child(options) as driver:
-        driver.wait_for_epochs(1)
-        os.kill(_jvm_of(driver.pid), signal.SIGKILL)
-        code = driver.end()
-        driver.wait_for_orphans()
-
-    assert code == EpochAbortedError.exit_code, driver.tail()
-    assert "EPOCH_ABORTED" in driver.tail()
-    with child(options) as driver:
-        assert driver.end() == 0, driver.tail()
-    oracle.check(options)
 
 
 def _jvm_of(pid: int) -> int:
