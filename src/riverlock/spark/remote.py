@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import pickle
 import re
 from typing import TYPE_CHECKING
@@ -26,6 +25,11 @@ _MARK = re.compile(r"riverlock-error\[([A-Za-z0-9+/=]+)\]")
 # Spark names its errors: [FAILED_READ_FILE.NO_HINT] Encountered error while ...
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]{5,}\][^\n]{0,300}")
 _FRAME = re.compile(r"^  (File \"[^\n]+)", re.MULTILINE)
+# Not just "riverlock": users may keep their own code in a folder of that name.
+_OURS = re.compile(
+    r"riverlock[/\\\\](core|coordinator|flow|runtime|sinks|snapshot|sources|spark"
+    r"|state|storage)[/\\\\]"
+)
 _MAY_PASS = re.compile(
     r"OSError|StorageError|ConnectionError|TimeoutError|MemoryError|EOFError"
     r"|BrokenPipeError|InjectedFault|StateCorruptedError"
@@ -64,7 +68,7 @@ def explained(error: Exception, *, stage: str, epoch: int) -> RiverlockError:
     if isinstance(error, PythonException) and not _MAY_PASS.search(line):
         text = str(error)
         frames = _FRAME.findall(text)
-        if frames and f"{os.sep}riverlock{os.sep}" in frames[-1]:
+        if frames and _OURS.search(frames[-1]):
             return InternalError(f"a task of stage {stage!r} raised {line}")
         return UserCodeError(
             operator=stage,
