@@ -53,6 +53,7 @@ format: $(STAMP) ## Format and fix what can be fixed
 
 bench: $(STAMP) ## Run the benchmarks
 	@$(BIN)/python -m benchmarks.keyed_state
+	@$(BIN)/python -m benchmarks.growth
 
 clean: ## Remove the environment, caches and local stores
 	rm -rf $(VENV) build dist out store spark-warehouse metastore_db derby.log

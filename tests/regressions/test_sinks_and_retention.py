@@ -510,3 +510,14 @@ def test_the_sweep_comes_back_every_ten_epochs(
         cleaner.clean(manifest(now))
 
     assert swept == [5, 15, 26]
+
+
+def test_partition_values_that_no_folder_can_hold_are_refused_when_staged(
+    tmp_path: Path, store: LocalStorage
+) -> None:
+    stager = FileStager(path=str(tmp_path), format="json", partition_by=("p",))
+    point = StagePoint(storage=store, folder="staged", epoch=0, attempt="a")
+    table = pa.table({"p": ["x" * 300], "n": [1]})
+
+    with pytest.raises(SinkError, match="partition by something shorter"):
+        stager.stage(table, point)

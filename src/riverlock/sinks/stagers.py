@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from riverlock.core.errors import SinkError
 from riverlock.snapshot.files import encode_table
 from riverlock.snapshot.sealed import checksum
 from riverlock.storage.open import open_storage
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FileStager", "TableStager"]
 
+_MAX_NAME = 255
 STAGED = "_riverlock/staged/"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # what Hive and Spark call a null
@@ -100,7 +102,19 @@ class FileStager:
             places.setdefault("".join(parts), []).append(place)
         rest = table.drop_columns(list(self.partition_by))
         for folder in sorted(places):
+            self._check_names(folder)
             yield folder, rest.take(pa.array(np.array(places[folder])))
+
+    def _check_names(self, folder: str) -> None:
+        """Refuse now what no file system could take once the epoch is decided."""
+        for name in folder.split("/"):
+            if len(name.encode()) > _MAX_NAME:
+                raise SinkError(
+                    self.path,
+                    epoch=None,
+                    what=f"a folder name may have {_MAX_NAME} bytes, {name[:60]}... has"
+                    f" {len(name.encode())}; partition by something shorter",
+                )
 
 
 def _partition_value(value: Any) -> str:
