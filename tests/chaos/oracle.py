@@ -26,6 +26,9 @@ from tests.chaos.worker_flow import (
     Options,
 )
 
+from riverlock.sinks import files
+from riverlock.sinks.committer import Owner
+from riverlock.sinks.committers import FileCommitter
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.reader import read_entries, read_variable
 from riverlock.snapshot.retention import Retention, sweep
@@ -280,10 +283,19 @@ def check_whole(catalog: Catalog) -> None:
     assert not problems, problems
 
 
+def _open_as_the_next_run(root: Path, name: str) -> None:
+    """Do what a run does first with a sink: what workers left that were killed goes."""
+    owner = json.loads((root / "_riverlock/owner.json").read_text())
+    sink = files(str(root), format=_FORMATS[name])
+    FileCommitter(sink).open(Owner(flow=owner["flow"], sink=owner["sink"], run=10**6))
+
+
 def check_nothing_left(options: Options, *, keep: int) -> None:
     """O6: after a sweep without grace, only what manifests refer to is there."""
     catalog = Catalog(LocalStorage(Path(options.store)))
     sweep(catalog, Retention(epochs=keep, grace=timedelta(0)))
+    for name in SINKS:
+        _open_as_the_next_run(Path(options.out) / name, name)
     reached = {
         file.path
         for epoch in catalog.epochs()

@@ -41,9 +41,9 @@ def _show_an_undecided_epoch(options: Options) -> None:
     shutil.copytree(folder, folder.with_name("epoch=000000000009"))
 
 
-def _leave_a_temporary(options: Options) -> None:
-    path = Path(options.out) / "odd/.tmp/0123"
-    path.parent.mkdir(exist_ok=True)
+def _leave_something_staged(options: Options) -> None:
+    path = Path(options.out) / "odd/_riverlock/staged/000000000002/0123"
+    path.parent.mkdir(parents=True)
     path.write_bytes(b"")
 
 
@@ -55,7 +55,7 @@ def _leave_a_temporary(options: Options) -> None:
         _change_a_total,
         _lose_an_epoch,
         _show_an_undecided_epoch,
-        _leave_a_temporary,
+        _leave_something_staged,
     ],
 )
 def test_oracle_notices(

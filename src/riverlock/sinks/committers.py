@@ -9,7 +9,7 @@ import shutil
 import sys
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ __all__ = ["ConsoleCommitter", "FileCommitter", "MemoryCommitter"]
 
 _OWNER = "_riverlock/owner.json"
 _BUILDING = "_riverlock/building"
+_STALE = timedelta(hours=1)
 
 
 @dataclass
@@ -167,6 +168,8 @@ class FileCommitter:
         for folder in staged.iterdir() if staged.exists() else ():
             if int(folder.name) <= epoch:
                 shutil.rmtree(folder, ignore_errors=True)
+        # Workers that were killed leave these; no write takes so long.
+        LocalStorage(path).forget_temporaries(datetime.now(UTC) - _STALE)
 
 
 def _folder(epoch: int) -> str:
