@@ -58,8 +58,8 @@ SEQUENCE = (
     Crash("P5", 2, 2, in_worker=True),
     Crash("P6", 2, 2),
     Crash("R2", 1, 7, in_worker=True),
-    # The flow and the run are claimed by the same kind of put.
-    Crash("P7", 2, 7),
+    # The run and the four sinks are claimed by the same kind of put before.
+    Crash("P7", 6, 7),
     Crash("P8", 1, 7, decided=True),
     Crash("R2", 1, 3, in_worker=True),
     Crash("P9", 5, 3, decided=True),
@@ -161,6 +161,10 @@ def _check_cut(
         case "P5" | "P6" | "P7":
             staged = list(out.glob(f"*/_riverlock/staged/{newest + 1:012d}/*"))
             assert staged, "nothing was staged"
+            if crash.point == "P7":
+                assert _has_temporary(options, f'"epoch":{newest + 1},'.encode())
+        case "P3":
+            assert _has_temporary(options, b"PAR1")
         case _:
             pass
     if crash.decided is not None and crash.point.startswith("P"):
@@ -174,6 +178,13 @@ def _decided(options: Options) -> dict[int, tuple[int, int]]:
         span = catalog.manifest(epoch).inputs["rows"]
         found[epoch] = (span.start["row"], span.end["row"])
     return found
+
+
+def _has_temporary(options: Options, content: bytes) -> bool:
+    """Tell whether a file was written and had no name yet."""
+    return any(
+        content in path.read_bytes() for path in Path(options.store, ".tmp").iterdir()
+    )
 
 
 def _lose_working_copies(options: Options) -> None:
