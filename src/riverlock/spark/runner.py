@@ -62,7 +62,8 @@ class RunOptions:
             from run to run: state follows.
         epoch_target: How long an epoch should take; rows per epoch adapt to it. None:
             every epoch takes ``max_rows_per_epoch``.
-        max_rows_per_epoch: Never take more rows than this in one epoch.
+        max_rows_per_epoch: Rows an epoch takes at most, shared by its sources. Files
+            are taken whole, at least one.
         max_epochs: Stop after so many epochs.
         restart: What to do when an epoch fails for a reason that may pass.
         retain_epochs: How many epochs can be gone back to.
