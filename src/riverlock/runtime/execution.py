@@ -109,6 +109,8 @@ class Execution:
         # Built-in operators give one row per key at the end of its turn.
         self._result = getattr(self._user, "_result", None)
         self._has_timers = overrides(program.process, "on_timer")
+        self._is_plain = self._instance.is_plain and not program.has_dead_letters
+        self._events = self._event_loop(KeyedInput())
         # What has become of timers in this epoch, for the heads of the queue.
         self._timers_gone: set[tuple[int, int, bytes]] = set()
         self._timers_set: dict[int, list[int]] = {EVENT: [], PROCESSING: []}
@@ -130,9 +132,13 @@ class Execution:
                 partial(self._guard, "on_broadcast", step, record=record)
             )
         self._guard("open or on_broadcast", self._check_no_key_was_needed)
+        self._events = self._event_loop(data)
         due = self._due_timers()
-        for position, key_id, key, group in self._visits(data, due):
-            self._visit(data, position, (key_id, group, key), due.get(key_id, ()))
+        if self._is_plain and not due and not data.initial:
+            self._plain_visits(data)
+        else:
+            for position, key_id, key, group in self._visits(data, due):
+                self._visit(data, position, (key_id, group, key), due.get(key_id, ()))
         self._instance.close(records_broadcast=self._is_first)
 
     def timer_head(self, kind: int) -> int | None:
@@ -216,6 +222,31 @@ class Execution:
                 key = self._layout.decode_key(extra[key_id])
                 yield None, key_id, key, int.from_bytes(key_id[:2], "big")
 
+    def _plain_visits(self, data: KeyedInput) -> None:
+        """Visit all keys when records are all there is: half the time of ``_visit``."""
+        ctx, instance, events = self.ctx, self._instance, self._events
+        visit, timers, payloads = instance.visit, ctx._timers, data.rows
+        is_single = len(self._layout.keys.fields) == 1
+        begin = 0
+        for key_id, group, key, end in zip(
+            data.ids, data.groups, data.keys, data.bounds[1:], strict=True
+        ):
+            ctx.key = key[0] if is_single else key
+            ctx._random = None
+            visit.at = (key_id, group, key)
+            payload = payloads.get(key_id)
+            instance.place(payload)
+            events(begin, end)
+            if timers and self._has_timers:
+                self._deferred.clear()
+                self._fire(self._newly_due(), careful=False)
+            if self._result is not None:
+                self._finish(careful=False)
+            instance.store(payload)
+            if timers:
+                self._record_timers(visit.at)
+            begin = end
+
     def _visit(
         self,
         data: KeyedInput,
@@ -271,7 +302,7 @@ class Execution:
             if careful:
                 self._events_carefully(data, position)
             else:
-                self._events(data, position)
+                self._events(data.bounds[position], data.bounds[position + 1])
         if self.ctx._timers and self._has_timers:
             self._fire(self._newly_due(), careful=careful)
         if self._result is not None:
@@ -286,40 +317,51 @@ class Execution:
         else:
             self._guard("the function", self._settled_step, step)
 
-    def _events(self, data: KeyedInput, position: int) -> None:
-        """Run the key's records: the hot loop of the whole system."""
+    def _event_loop(  # noqa: C901 - calls would cost more than the rest
+        self, data: KeyedInput
+    ) -> Callable[[int, int], None]:
+        """Return what runs a key's records: the hot loop of the whole system.
+
+        A closure, so that a key costs one call and no look-ups of attributes.
+        """
         ctx, on_event, main = self.ctx, self._user.on_event, self._main
         width, as_row = self._width, self._as_tuple
-        is_plain, settles = self._freeze is None, self._instance.settles
-        settle = self._instance.settle
-        begin, end = data.bounds[position], data.bounds[position + 1]
+        is_plain, settle = self._freeze is None, self._instance.settle
+        fields, kinds = self._instance.fields, self._instance.kinds
         times, records = data.times, data.records
-        at = ctx._time_us = None
-        i = begin
-        try:
-            for i in range(begin, end):
-                if settles and i > begin:
-                    settle()
-                if times is not None:
-                    at = ctx._time_us = times[i]
-                rows = on_event(records[i], ctx)
-                if rows is None:
-                    continue
-                if type(rows) not in _ROWS:
-                    _check_rows(rows)
-                if is_plain:
-                    main.extend(
-                        [
-                            (r, at)
-                            if type(r) is tuple and len(r) == width
-                            else (as_row(r), at)
-                            for r in rows
-                        ]
-                    )
-                else:
-                    main.extend([(as_row(r), at) for r in rows])
-        except Exception as error:
-            raise self._error(error, "on_event", records[i]) from error
+
+        def run(begin: int, end: int) -> None:
+            at = ctx._time_us = None
+            i = begin
+            try:
+                for i in range(begin, end):
+                    if i > begin:
+                        for name, kind in kinds:  # the usual case of settle
+                            if type(fields.get(name)) is not kind:
+                                settle()
+                                break
+                    if times is not None:
+                        at = ctx._time_us = times[i]
+                    rows = on_event(records[i], ctx)
+                    if rows is None:
+                        continue
+                    if type(rows) not in _ROWS:
+                        _check_rows(rows)
+                    if is_plain:
+                        main.extend(
+                            [
+                                (r, at)
+                                if type(r) is tuple and len(r) == width
+                                else (as_row(r), at)
+                                for r in rows
+                            ]
+                        )
+                    else:
+                        main.extend([(as_row(r), at) for r in rows])
+            except Exception as error:
+                raise self._error(error, "on_event", records[i]) from error
+
+        return run
 
     def _events_carefully(self, data: KeyedInput, position: int) -> None:
         """Run the key's records with a way back; poison goes to the dead letters."""

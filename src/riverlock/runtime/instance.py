@@ -99,7 +99,7 @@ class Instance:
         }
         self.visit = self._visits["key"]
         kind = type(program.process)
-        self._fields: dict[str, Any] = {}
+        self.fields: dict[str, Any] = {}
         # Values of this turn that are known to be in their normal form.
         self._settled: dict[str, Any] = {}
         self._packed = [
@@ -107,17 +107,19 @@ class Instance:
             for s in layout.specs.values()
             if s.is_packed and s.scope != "broadcast"
         ]
-        self._plain = [(name, codec.plain) for name, codec in self._packed]
-        self.settles = bool(self._packed)
+        # Values whose type is one of these need no settling.
+        self.kinds = [(name, codec.plain) for name, codec in self._packed]
         attributes = {s.name: self._attribute(s) for s in layout.specs.values()}
         live = {n: a for n, a in attributes.items() if a is not None}
         live |= {"__module__": kind.__module__, "__delattr__": self._forgetting(kind)}
         made: Any = type(kind.__name__, (kind,), live)
         self.user: Any = made.__new__(made)
         self.user.__dict__.update(program.process.__dict__)
-        self._fields = self.user.__dict__
+        self.fields = self.user.__dict__
         self._row = layout.rows["key"]
         self._has_group_state = _is_used(layout, "group")
+        # Whether nothing but the key's own state has to be looked after per key.
+        self.is_plain = not self._has_group_state and not program.visits_all
         self._keeps_group = self._has_group_state and program.has_dead_letters
         self._group: int | None = None
         self._group_payload: bytes | None = None
@@ -156,7 +158,7 @@ class Instance:
 
         def delete(user: Any, name: str) -> None:
             if name in names:
-                self._fields.pop(name, None)
+                self.fields.pop(name, None)
             else:
                 inherited(user, name)
 
@@ -164,7 +166,7 @@ class Instance:
 
     def _lend(self, spec: Value) -> Any:
         fresh = spec.fresh()
-        self._fields[spec.name] = fresh
+        self.fields[spec.name] = fresh
         self._settled[spec.name] = fresh
         return fresh
 
@@ -172,10 +174,10 @@ class Instance:
         name = spec.name
 
         def get() -> Any:
-            return self._fields.get(name)
+            return self.fields.get(name)
 
         def put(value: Any) -> None:
-            self._fields[name] = value
+            self.fields[name] = value
 
         return ReducingHandle(spec.fn, get, put)
 
@@ -191,9 +193,13 @@ class Instance:
                 self._encoded(self._layout.rows["group"]),
                 self._visits["group"].save(),
             )
-        self._place(self._row, payload)
+        self.place(payload)
         if self._visits_all:
-            self._fields["_values"] = []
+            self.fields["_values"] = []
+
+    def place(self, payload: bytes | None) -> None:
+        """Put the values of the key's stored row where user code finds them."""
+        self._place(self._row, payload)
 
     def reload(self, payload: bytes | None) -> None:
         """Begin the key's turn anew, as if nothing had run."""
@@ -204,7 +210,7 @@ class Instance:
             self._place(self._layout.rows["group"], row)
             self._visits["group"].rewind(handles)
         if self._visits_all:
-            self._fields["_values"] = []
+            self.fields["_values"] = []
 
     def settle(self) -> None:
         """Bring what a step assigned to its type: the next step may be of any epoch.
@@ -212,13 +218,7 @@ class Instance:
         Without this, a record could see more (an int where a float is declared, a
         tuple for a list, None for a default) if it shares its epoch with the last one.
         """
-        fields = self._fields
-        for name, plain in self._plain:  # the usual case, once per record
-            if type(fields.get(name)) is not plain:
-                break
-        else:
-            return
-        settled = self._settled
+        fields, settled = self.fields, self._settled
         for name, codec in self._packed:
             value = fields.get(name)
             if type(value) is codec.plain:
@@ -256,9 +256,9 @@ class Instance:
         self.settle()
         for scope in ("key", "group"):
             self._take_back(self._layout.rows[scope])
-        is_used = any(n in self._fields for n, _ in self._packed)
+        is_used = any(n in self.fields for n, _ in self._packed)
         for name, _ in self._packed:
-            self._fields.pop(name, None)
+            self.fields.pop(name, None)
         return is_used
 
     def close(self, *, records_broadcast: bool) -> None:
@@ -321,35 +321,38 @@ class Instance:
             visit.check()
 
     def _place(self, row: Row, payload: bytes | None) -> None:
-        fields = self._fields
+        fields = self.fields
         if payload is None:
             for name in row.names:
                 fields.pop(name, None)
             return
-        for name, value in zip(row.names, row.decode(payload), strict=True):
-            if value is None:
-                fields.pop(name, None)
-            else:
-                fields[name] = value
+        values = row.decode(payload)
+        fields.update(zip(row.names, values, strict=True))
+        if None in values:
+            for name, value in zip(row.names, values, strict=True):
+                if value is None:
+                    del fields[name]
         if row.objects:
             self._settled.update({n: fields.get(n) for n in row.objects})
 
     def _encoded(self, row: Row) -> bytes | None:
-        if not row.names:
-            return None
-        values = tuple(map(self._fields.get, row.names))
+        return self._packed_row(row)[1] if row.names else None
+
+    def _packed_row(self, row: Row) -> tuple[tuple[Any, ...], bytes]:
+        values = tuple(map(self.fields.get, row.names))
         try:
-            return encode(values)
+            return values, encode(values)
         except (TypeError, ValueError, OverflowError):
             self._settle_row(row)
-            return encode(tuple(map(self._fields.get, row.names)))
+            values = tuple(map(self.fields.get, row.names))
+            return values, encode(values)
 
     def _settle_row(self, row: Row) -> None:
         """Bring all values of a row to their types, also what changed in place."""
         for name, codec in zip(row.names, row.codecs, strict=True):
-            value = self._fields.get(name)
+            value = self.fields.get(name)
             if value is not None:
-                self._fields[name] = self._checked(name, codec, value)
+                self.fields[name] = self._checked(name, codec, value)
 
     def _checked(self, name: str, codec: Codec, value: Any) -> Any:
         try:
@@ -367,31 +370,31 @@ class Instance:
     def _take_back(self, row: Row) -> None:
         """Leave what equals a default that was lent unset: reading gives the same."""
         for name, default in row.copied:
-            value = self._fields.get(name)
+            value = self.fields.get(name)
             if type(value) is type(default) and value == default:
-                del self._fields[name]
+                del self.fields[name]
 
     def _record(self, scope: str, at: At, payload: bytes | None) -> None:
         row = self._layout.rows[scope]
         if row.copied:
             self._take_back(row)
-        fresh = self._encoded(row)
+        values, fresh = self._packed_row(row)
         if fresh == payload:
             return
         if row.objects:
             # Normal copies: what the log keeps must not change under it.
             self._settle_row(row)
-            fresh = self._encoded(row)
+            values, fresh = self._packed_row(row)
             if fresh == payload:
                 return
-        values = tuple(map(self._fields.get, row.names))
-        if values.count(None) == len(values):
+        if None in values and values.count(None) == len(values):
             if payload is not None:
                 self._log.row(scope, at, None, None)
                 self._log.added -= 1
             return
         self._log.row(scope, at, values, fresh)
-        self._log.added += payload is None
+        if payload is None:
+            self._log.added += 1
 
     def _enter_group(self, group: int | None) -> None:
         assert group is not None

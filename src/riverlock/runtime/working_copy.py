@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from riverlock.core import faults
+from riverlock.runtime.redo import read_changes, write_changes
+from riverlock.runtime.tail import TailReader, tail_at
 from riverlock.snapshot.files import read_table
 from riverlock.snapshot.layout import epoch_of
 from riverlock.snapshot.owner import process_start
-from riverlock.snapshot.sealed import checksum
 from riverlock.state.lmdb_store import LmdbStore
 from riverlock.state.restore import changes_of
 from riverlock.state.store import Changes, StateReader, Store, Version
@@ -74,6 +73,7 @@ class WorkingCopy:
         name = f"{groups[0]:05d}-{groups[1]:05d}"
         self.groups = groups
         self.store: Store = LmdbStore(root / name)
+        self._tail = tail_at(root / f"{name}.tail")
         self._redo = root / f"{name}.redo"
         self._busy = root / f"{name}.busy"
         self._lock = root / f"{name}.lock"
@@ -92,7 +92,7 @@ class WorkingCopy:
                 pid, _, owner = mark.name.partition("-")
                 if process_start(int(pid)) is None:
                     if owner == token:
-                        self.store.clear()
+                        self._clear()
                     mark.unlink(missing_ok=True)
         mine = self._busy / f"{os.getpid()}-{token}"
         mine.touch()
@@ -123,12 +123,16 @@ class WorkingCopy:
                 if base.now_us is not None:
                     self.store.purge(base.now_us, _PURGE_PER_EPOCH)
                 reader = stack.enter_context(self.store.read())
-            yield reader
+            yield TailReader(reader, self._tail) if self._tail.rows else reader
 
     def throw_away(self) -> None:
         """Forget the copy: the next one is built from the snapshot."""
         with self._alone():
-            self.store.clear()
+            self._clear()
+
+    def _clear(self) -> None:
+        self.store.clear()
+        self._tail.clear()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -145,18 +149,20 @@ class WorkingCopy:
         """
         if base.epoch is None:
             if self.store.version() is not None:
-                self.store.clear()
+                self._clear()
             return
         token = base.token(base.epoch)
         assert token is not None
         wanted = Version(base.epoch, token, layout.digest)
         have = self.store.version()
+        if have is not None and have.schema == wanted.schema:
+            have = self._tail.follow(have, base.epoch, base.token)
         if have == wanted:
             return
         files = self._missing(base, wanted, have)
         if files is None:
             faults.hit("R2")
-            self.store.clear()
+            self._clear()
             files = list(base.files)
         self._apply(files, wanted, layout, storage)
         self._forget_redo(base.epoch)
@@ -188,44 +194,49 @@ class WorkingCopy:
         storage: Storage,
     ) -> None:
         ordered = sorted(files, key=lambda f: (f.first_epoch, f.last_epoch))
-        for file in ordered[:-1]:
-            # Dying half way must not look like any version: it leads to a rebuild.
-            half_way = Version(wanted.epoch, "incomplete", "")
-            self.store.apply(self._changes(file, layout, storage), half_way)
-        last = (
-            self._changes(ordered[-1], layout, storage) if ordered else Changes.empty()
-        )
-        self.store.apply(last, wanted)
+        if len(ordered) <= 1 and self.store.version() is not None:
+            self._catch_up(ordered, wanted, layout, storage)
+            return
+        # Dying half way must not look like any version: it leads to a rebuild.
+        half_way = Version(wanted.epoch, "incomplete", "")
+        if self._tail.rows:
+            self.store.apply(self._tail.with_all(Changes.empty()), half_way)
+        for file in ordered:
+            self.store.apply(self._changes(file, layout, storage)[0], half_way)
+        self.store.apply(Changes.empty(), wanted)
+        self._tail.clear()
+
+    def _catch_up(
+        self,
+        files: list[StateFile],
+        wanted: Version,
+        layout: StateLayout,
+        storage: Storage,
+    ) -> None:
+        """Take the changes of at most one file, as happens in every epoch."""
+        changes, redo = Changes.empty(), None
+        for file in files:
+            changes, redo = self._changes(file, layout, storage)
+        may_wait = not (layout.handled or changes.timers or changes.expiries)
+        if may_wait and files:
+            self._tail.add(changes, wanted, redo)
+        if not may_wait or self._tail.is_full:
+            self.store.apply(self._tail.with_all(changes), wanted)
+            self._tail.clear()
 
     def _changes(
         self, file: StateFile, layout: StateLayout, storage: Storage
-    ) -> Changes:
-        redo = self._read_redo(file, layout)
-        if redo is not None:
-            return redo
-        return changes_of(read_table(storage, file, self.groups), layout)
+    ) -> tuple[Changes, Path | None]:
+        """Return what a state file changes, and the redo file that said it."""
+        redo = self._redo_path(file.path)
+        changes = read_changes(redo, layout.digest)
+        if changes is not None:
+            return changes, redo
+        return changes_of(read_table(storage, file, self.groups), layout), None
 
     def write_redo(self, path: str, changes: Changes, layout: StateLayout) -> None:
-        """Keep the bytes of a change file; losing them costs time, nothing else."""
-        body = layout.digest.encode() + msgspec.msgpack.encode(changes)
-        target = self._redo_path(path)
-        temporary = target.with_suffix(f".{os.getpid()}")
-        with suppress(OSError):
-            self._redo.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary.write_bytes(checksum(body).encode() + body)
-            temporary.replace(target)
-
-    def _read_redo(self, file: StateFile, layout: StateLayout) -> Changes | None:
-        try:
-            raw = self._redo_path(file.path).read_bytes()
-        except OSError:
-            return None
-        body = raw[32:]
-        # The bytes are of the layout that wrote them; the code may have changed.
-        schema = layout.digest.encode()
-        if checksum(body).encode() != raw[:32] or not body.startswith(schema):
-            return None
-        return msgspec.msgpack.decode(body[len(schema) :], type=Changes)
+        """Keep the bytes of a change file until it is known whether it counts."""
+        write_changes(self._redo_path(path), changes, layout.digest)
 
     def _redo_path(self, path: str) -> Path:
         return self._redo / (Path(path).stem + ".redo")

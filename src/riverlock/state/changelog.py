@@ -120,11 +120,11 @@ class ChangeLog:
         changes = Changes.empty()
         changes.timers += self._timers
         for rows in self._rows.values():
-            for entry_id, payload in zip(rows.ids, rows.payloads, strict=True):
-                if payload is None:
-                    changes.deletes.append(entry_id)
-                else:
-                    changes.puts.append((entry_id, payload))
+            pairs = zip(rows.ids, rows.payloads, strict=True)
+            if None in rows.payloads:
+                changes.deletes += [i for i, p in pairs if p is None]
+                pairs = zip(rows.ids, rows.payloads, strict=True)
+            changes.puts += [(i, p) for i, p in pairs if p is not None]
         for e in self._entries:
             if e.payload is None:
                 changes.deletes.append(e.id)

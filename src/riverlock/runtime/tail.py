@@ -1,0 +1,206 @@
+"""The youngest committed epochs of a working copy, kept beside its LMDB file.
+
+Writing to LMDB copies a page per touched key, and with many keys stored that is most of
+an epoch's cost. So rows of values wait here first: in memory, and on disk as files that
+each lead from one epoch to a later one. When they have become many, they go to LMDB in
+one sorted pass, in which keys share pages and a key that changed often is written once.
+
+Worker processes share the files, and each reads those it has not in memory yet. What
+needs LMDB's order (list and map entries, timers, expiry) does not wait.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from heapq import merge
+from typing import TYPE_CHECKING
+
+from riverlock.runtime.redo import read_changes, write_changes
+from riverlock.state.store import Changes, StateReader, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+__all__ = ["Tail", "TailReader", "tail_at"]
+
+# More rows or files than these are flushed. A hundred thousand rows are some 25 MB in a
+# worker; a file costs a restarted worker a few milliseconds.
+_MAX_ROWS = 100_000
+_MAX_FILES = 64
+# A worker may come to see every range of every operator: it keeps these in memory.
+_MAX_TAILS = 8
+
+
+class Tail:
+    """Changes since the version of an LMDB file."""
+
+    def __init__(self, folder: Path) -> None:
+        """Name the folder of its files; nothing is read yet."""
+        self._folder = folder
+        self.rows: dict[bytes, bytes | None] = {}  # None: deleted
+        self._start: Version | None = None
+        # What the files in memory lead to.
+        self._end: Version | None = None
+        self._files = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to write everything to LMDB."""
+        return len(self.rows) >= _MAX_ROWS or self._files >= _MAX_FILES
+
+    def follow(
+        self, start: Version, until: int, token_of: Callable[[int], str | None]
+    ) -> Version:
+        """Come as far as files lead from an LMDB file's version; returns how far.
+
+        Args:
+            start: The version of the LMDB file.
+            until: The committed epoch to reach at most.
+            token_of: The run that decided an epoch: files of other timelines are not
+                followed.
+        """
+        if self._start != start or not self._is_of(until, token_of):
+            self.forget()
+            self._start = self._end = start
+        assert self._end
+        links = self._links(until, token_of)
+        while link := links.get(self._end.epoch):
+            changes = read_changes(link.path, start.schema)
+            if changes is None:
+                break
+            self._take(changes, Version(link.last, link.token, start.schema))
+        return self._end
+
+    def _is_of(self, until: int, token_of: Callable[[int], str | None]) -> bool:
+        """Whether what is in memory is a part of the timeline."""
+        end = self._end
+        return end is not None and (
+            end.epoch <= until and token_of(end.epoch) == end.token
+        )
+
+    def add(self, changes: Changes, version: Version, redo: Path | None) -> None:
+        """Take the changes that lead to a version.
+
+        Args:
+            changes: What the epoch changed.
+            version: Where it leads.
+            redo: The file they came from, which becomes ours.
+        """
+        assert self._end
+        name = f"{self._end.epoch:012d}-{version.epoch:012d}-{version.token}.tail"
+        path = self._folder / name
+        moved = False
+        if redo is not None:
+            with suppress(OSError):
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                redo.replace(path)
+                moved = True
+        if not moved:
+            write_changes(path, changes, version.schema)
+        self._take(changes, version)
+
+    def with_all(self, changes: Changes) -> Changes:
+        """Return everything that waits, and then some changes, as one change set."""
+        if not self.rows:
+            return changes
+        rows = {**self.rows, **dict(changes.puts), **dict.fromkeys(changes.deletes)}
+        return Changes(
+            puts=sorted((i, p) for i, p in rows.items() if p is not None),
+            deletes=[i for i, p in rows.items() if p is None],
+            timers=changes.timers,
+            expiries=changes.expiries,
+        )
+
+    def forget(self) -> None:
+        """Drop what is in memory."""
+        self.rows = {}
+        self._start = self._end = None
+        self._files = 0
+
+    def clear(self) -> None:
+        """Drop the files too: LMDB has everything, or is to be built anew."""
+        self.forget()
+        with suppress(OSError):
+            for path in self._folder.iterdir():
+                path.unlink(missing_ok=True)
+
+    def _take(self, changes: Changes, version: Version) -> None:
+        rows = self.rows
+        rows.update(changes.puts)
+        for entry_id in changes.deletes:
+            rows[entry_id] = None
+        self._end = version
+        self._files += 1
+
+    def _links(
+        self, until: int, token_of: Callable[[int], str | None]
+    ) -> dict[int, _Link]:
+        """Return the files of the timeline by the epoch they lead from."""
+        found: dict[int, _Link] = {}
+        with suppress(OSError):
+            for path in self._folder.iterdir():
+                first, _, rest = path.stem.partition("-")
+                last, _, token = rest.partition("-")
+                is_whole = path.suffix == ".tail" and int(last) <= until
+                if is_whole and token_of(int(last)) == token:
+                    found[int(first)] = _Link(int(last), token, path)
+        return found
+
+
+@dataclass(frozen=True)
+class _Link:
+    """A file that leads to an epoch."""
+
+    last: int
+    token: str
+    path: Path
+
+
+class TailReader:
+    """A view of an LMDB file with a tail over it."""
+
+    def __init__(self, reader: StateReader, tail: Tail) -> None:
+        """Read ``tail`` first; it does not change while a task runs."""
+        self._reader, self._rows = reader, tail.rows
+        self.last, self.due_timers = reader.last, reader.due_timers
+        self.first_timer = reader.first_timer
+
+    def get(self, entry_id: bytes) -> bytes | None:
+        """Return the payload of an entry."""
+        if entry_id in self._rows:
+            return self._rows[entry_id]
+        return self._reader.get(entry_id)
+
+    def get_many(self, ids: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the payloads of those entries that exist."""
+        rows = self._rows
+        older = [i for i in ids if i not in rows]
+        found = self._reader.get_many(older) if older else {}
+        if len(older) < len(ids):
+            mine = ((i, rows.get(i)) for i in ids)
+            found.update((i, p) for i, p in mine if p is not None)
+        return found
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Give the entries whose id begins with ``prefix``, in order."""
+        rows = self._rows
+        mine = [
+            (i, p) for i, p in rows.items() if p is not None and i.startswith(prefix)
+        ]
+        older = (pair for pair in self._reader.scan(prefix) if pair[0] not in rows)
+        yield from merge(sorted(mine), older)
+
+
+# The tails of this process, most recently used last.
+_TAILS: dict[Path, Tail] = {}
+
+
+def tail_at(folder: Path) -> Tail:
+    """Return the tail of a folder, with what this process knows of it already."""
+    tail = _TAILS.pop(folder, None) or Tail(folder)
+    _TAILS[folder] = tail
+    while len(_TAILS) > _MAX_TAILS:
+        del _TAILS[next(iter(_TAILS))]
+    return tail
