@@ -47,6 +47,10 @@ def store(tmp_path: Path) -> LocalStorage:
     return LocalStorage(tmp_path / "store")
 
 
+# Threads that a test was failed for: the tests after it are not to blame.
+_TOLD: set[threading.Thread] = set()
+
+
 def _is_ours(thread: threading.Thread) -> bool:
     # Spark's gateway and the servers of other fixtures live as long as their session.
     return thread.name.startswith("riverlock") and thread.is_alive()
@@ -56,11 +60,12 @@ def _is_ours(thread: threading.Thread) -> bool:
 def no_leaks() -> Iterator[None]:
     """Fail a test that leaves one of our threads or working copies open."""
     yield
-    left = [t for t in threading.enumerate() if _is_ours(t)]
+    left = [t for t in threading.enumerate() if _is_ours(t) and t not in _TOLD]
     for thread in left:
         thread.join(timeout=5)
-    running = [t.name for t in left if t.is_alive()]
-    assert not running, f"threads still run: {running}"
+    running = [t for t in left if t.is_alive()]
+    _TOLD.update(running)
+    assert not running, f"threads still run: {[t.name for t in running]}"
 
 
 @pytest.fixture(autouse=True)
