@@ -122,7 +122,7 @@ def one_task(mine: list[Any], store: MemoryStore, info: EpochInfo) -> Execution:
             table = table.append_column(SEQ, pa.array([s for s, _, _ in mine]))
             table = table.append_column(GROUP, pa.array([g for _, _, g in mine]))
             data = keyed_input(table, PROGRAM)
-            data.rows = reader.get_many(data.ids)
+            data.payloads = reader.get_many(data.ids)
         execution.run(data)
     return execution
 

@@ -24,6 +24,7 @@ from riverlock.runtime.context import Context
 from riverlock.runtime.inputs import KeyedInput
 from riverlock.runtime.instance import Instance
 from riverlock.runtime.program import MAIN, EpochInfo, OperatorProgram
+from riverlock.runtime.turns import Turns, compiled
 from riverlock.state.changelog import ChangeLog
 from riverlock.state.codec import encode
 from riverlock.state.store import EVENT, PROCESSING, StateReader
@@ -110,7 +111,7 @@ class Execution:
         self._result = getattr(self._user, "_result", None)
         self._has_timers = overrides(program.process, "on_timer")
         self._is_plain = self._instance.is_plain and not program.has_dead_letters
-        self._events = self._event_loop(KeyedInput())
+        self._turns = self._compiled(has_times=False)
         # What has become of timers in this epoch, for the heads of the queue.
         self._timers_gone: set[tuple[int, int, bytes]] = set()
         self._timers_set: dict[int, list[int]] = {EVENT: [], PROCESSING: []}
@@ -132,7 +133,8 @@ class Execution:
                 partial(self._guard, "on_broadcast", step, record=record)
             )
         self._guard("open or on_broadcast", self._check_no_key_was_needed)
-        self._events = self._event_loop(data)
+        if data.times is not None:
+            self._turns = self._compiled(has_times=True)
         due = self._due_timers()
         if self._is_plain and not due and not data.initial:
             self._plain_visits(data)
@@ -223,29 +225,19 @@ class Execution:
                 yield None, key_id, key, int.from_bytes(key_id[:2], "big")
 
     def _plain_visits(self, data: KeyedInput) -> None:
-        """Visit all keys when records are all there is: half the time of ``_visit``."""
-        ctx, instance, events = self.ctx, self._instance, self._events
-        visit, timers, payloads = instance.visit, ctx._timers, data.rows
-        is_single = len(self._layout.keys.fields) == 1
-        begin = 0
-        for key_id, group, key, end in zip(
-            data.ids, data.groups, data.keys, data.bounds[1:], strict=True
-        ):
-            ctx.key = key[0] if is_single else key
-            ctx._random = None
-            visit.at = (key_id, group, key)
-            payload = payloads.get(key_id)
-            instance.place(payload)
-            events(begin, end)
-            if timers and self._has_timers:
-                self._deferred.clear()
-                self._fire(self._newly_due(), careful=False)
-            if self._result is not None:
-                self._finish(careful=False)
-            instance.store(payload)
-            if timers:
-                self._record_timers(visit.at)
-            begin = end
+        """Visit all keys when records are all there is.
+
+        What can be done for all keys at once is: it costs a fifth of doing it per key.
+        """
+        left = self._turns.visits(
+            zip(data.ids, data.groups, data.keys, strict=True),
+            data.payloads,
+            data.bounds[1:],
+            data.records,
+            data.times,
+        )
+        if self._layout.rows["key"].names:
+            self._instance.record_all(data, left)
 
     def _visit(
         self,
@@ -260,9 +252,9 @@ class Execution:
         ctx.key = key[0] if len(key) == 1 else key
         ctx._random = ctx._time_us = None
         self._deferred.clear()
-        payload = data.rows.get(at[0])
-        if payload is None and position is None:
-            payload = self._reader.get(at[0])
+        payload = (
+            self._reader.get(at[0]) if position is None else data.payloads[position]
+        )
         instance.load(at, payload)
         marks = self._marks() if self._program.has_dead_letters else []
         try:
@@ -302,11 +294,22 @@ class Execution:
             if careful:
                 self._events_carefully(data, position)
             else:
-                self._events(data.bounds[position], data.bounds[position + 1])
-        if self.ctx._timers and self._has_timers:
-            self._fire(self._newly_due(), careful=careful)
+                begin, end = data.bounds[position : position + 2]
+                self._turns.events(begin, end, data.records, data.times)
+        if self.ctx._timers:
+            self._fire_new(careful=careful)
         if self._result is not None:
             self._finish(careful=careful)
+
+    def _fire_new(self, *, careful: bool = False) -> None:
+        """Fire timers that were set in this turn and are due already."""
+        if self._has_timers:
+            self._fire(self._newly_due(), careful=careful)
+
+    def _fire_only_new(self) -> None:
+        """As ``_fire_new``, in the turn of a key that had no timer due before."""
+        self._deferred.clear()
+        self._fire_new()
 
     def _finish(self, *, careful: bool) -> None:
         """Let a built-in operator give the row of the key."""
@@ -317,51 +320,57 @@ class Execution:
         else:
             self._guard("the function", self._settled_step, step)
 
-    def _event_loop(  # noqa: C901 - calls would cost more than the rest
-        self, data: KeyedInput
-    ) -> Callable[[int, int], None]:
-        """Return what runs a key's records: the hot loop of the whole system.
+    def _compiled(self, *, has_times: bool) -> Turns:
+        """Return the hot loop of the whole system, made for this operator."""
+        ctx, instance, main = self.ctx, self._instance, self._main
+        width, as_row, is_plain = self._width, self._as_tuple, self._freeze is None
 
-        A closure, so that a key costs one call and no look-ups of attributes.
-        """
-        ctx, on_event, main = self.ctx, self._user.on_event, self._main
-        width, as_row = self._width, self._as_tuple
-        is_plain, settle = self._freeze is None, self._instance.settle
-        fields, kinds = self._instance.fields, self._instance.kinds
-        times, records = data.times, data.records
+        def emit(rows: Iterable[Any]) -> None:
+            if type(rows) not in _ROWS:
+                _check_rows(rows)
+            at = ctx._time_us
+            if is_plain:
+                main.extend(
+                    [
+                        (r, at)
+                        if type(r) is tuple and len(r) == width
+                        else (as_row(r), at)
+                        for r in rows
+                    ]
+                )
+            else:
+                main.extend([(as_row(r), at) for r in rows])
 
-        def run(begin: int, end: int) -> None:
-            at = ctx._time_us = None
-            i = begin
-            try:
-                for i in range(begin, end):
-                    if i > begin:
-                        for name, kind in kinds:  # the usual case of settle
-                            if type(fields.get(name)) is not kind:
-                                settle()
-                                break
-                    if times is not None:
-                        at = ctx._time_us = times[i]
-                    rows = on_event(records[i], ctx)
-                    if rows is None:
-                        continue
-                    if type(rows) not in _ROWS:
-                        _check_rows(rows)
-                    if is_plain:
-                        main.extend(
-                            [
-                                (r, at)
-                                if type(r) is tuple and len(r) == width
-                                else (as_row(r), at)
-                                for r in rows
-                            ]
-                        )
-                    else:
-                        main.extend([(as_row(r), at) for r in rows])
-            except Exception as error:
-                raise self._error(error, "on_event", records[i]) from error
-
-        return run
+        helpers = {
+            "ctx": ctx,
+            "emit": emit,
+            "failed": lambda error, record: self._error(error, "on_event", record),
+            "fields": instance.fields,
+            "finish": partial(self._finish, careful=False),
+            "fire": self._fire_only_new,
+            "flush": instance.visit.flush,
+            "get": instance.fields.get,
+            "on_event": self._user.on_event,
+            "place": instance.place,
+            "record_timers": self._record_timers,
+            "settle": instance.settle,
+            "settle_for_good": instance.settle_for_good,
+            "timers": ctx._timers,
+            "touched": instance.visit.touched,
+            "visit": instance.visit,
+            # What an unset value counts as when types are looked at.
+            "bool_": False,
+            "bytes_": b"",
+            "float_": 0.0,
+            "int_": 0,
+            "str_": "",
+        }
+        return compiled(
+            self._layout,
+            has_times=has_times,
+            has_result=self._result is not None,
+            helpers=helpers,
+        )
 
     def _events_carefully(self, data: KeyedInput, position: int) -> None:
         """Run the key's records with a way back; poison goes to the dead letters."""

@@ -25,7 +25,7 @@ from riverlock.runtime.columns import (
     records,
 )
 from riverlock.state.codec import codec_of
-from riverlock.state.keys import key_bytes, with_group
+from riverlock.state.keys import key_ids
 from riverlock.state.layout import canonical
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ __all__ = [
 EVENTS, BROADCASTS, INITIALS = 0, 1, 2
 # Rows of the other inputs travel as one struct column each.
 BROADCAST_ROW, INITIAL_ROW = "__rl_broadcast", "__rl_initial"
+# Key columns whose Arrow values are the Python values.
+_PLAIN_KEYS = ("byte", "short", "int", "long", "string")
 
 
 @dataclass(slots=True)
@@ -60,7 +62,7 @@ class KeyedInput:
     broadcast: list[Record] = field(default_factory=list)
     initial: dict[int, list[Record]] = field(default_factory=dict)
     # Stored rows of values of these keys, filled by the task.
-    rows: dict[bytes, bytes] = field(default_factory=dict)
+    payloads: list[bytes | None] = field(default_factory=list)
 
 
 def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
@@ -126,15 +128,16 @@ def _keys(
     distinct = table.select([GROUP, *program.keys.names]).take(pa.array(first))
     columns = []
     for f in program.keys.fields:
-        column = codec_of(f.type).from_arrow(distinct[f.name].to_pylist())
+        if f.type.kind in _PLAIN_KEYS:
+            column = column_values(distinct[f.name], f.type)
+        else:
+            column = codec_of(f.type).from_arrow(distinct[f.name].to_pylist())
         if f.type.kind in ("float", "double"):
             column = [None if v is None else canonical(v) for v in column]
         columns.append(column)
     into.keys = list(zip(*columns, strict=True))
-    into.groups = distinct[GROUP].to_pylist()
-    into.ids = [
-        with_group(g, key_bytes(k)) for g, k in zip(into.groups, into.keys, strict=True)
-    ]
+    into.groups = column_values(distinct[GROUP], Type("int"))
+    into.ids = key_ids(into.groups, columns)
 
 
 def _rank(into: KeyedInput) -> np.ndarray:

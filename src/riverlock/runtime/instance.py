@@ -8,6 +8,8 @@ Everything else is reached through descriptors that lead to handles.
 
 from __future__ import annotations
 
+import operator
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import StateError, StateTypeError
@@ -20,6 +22,7 @@ from riverlock.state.spec import Reducing, StateSpec, Value
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from riverlock.runtime.inputs import KeyedInput
     from riverlock.runtime.program import OperatorProgram
     from riverlock.state.layout import Row, StateLayout
     from riverlock.state.store import StateReader
@@ -200,6 +203,52 @@ class Instance:
     def place(self, payload: bytes | None) -> None:
         """Put the values of the key's stored row where user code finds them."""
         self._place(self._row, payload)
+
+    def settle_for_good(self) -> None:
+        """Bring the key's values to normal copies that nobody changes any more."""
+        self._take_back(self._row)
+        self._settle_row(self._row)
+
+    def record_all(
+        self,
+        data: KeyedInput,
+        left: list[tuple[Any, ...]],
+    ) -> None:
+        """Record what the turns of many keys have changed.
+
+        Args:
+            data: The keys, with the rows that they began with.
+            left: The values that each ended with, settled.
+        """
+        payloads = data.payloads
+        try:
+            fresh: list[bytes | None] = list(map(encode, left))
+        except (TypeError, ValueError, OverflowError):
+            # Some value is not of its type: find whose, and tell.
+            fresh = []
+            for n, at in enumerate(zip(data.ids, data.groups, data.keys, strict=True)):
+                self.visit.at = at
+                self.fields.update(zip(self._row.names, left[n], strict=True))
+                left[n], payload = self._packed_row(self._row)
+                fresh.append(payload)
+        if fresh == payloads:
+            return
+        unset = (None,) * len(self._row.names)
+        values: list[tuple[Any, ...] | None] = list(left)
+        if unset in left:
+            values = [None if v == unset else v for v in left]
+            fresh = [
+                None if v == unset else p for v, p in zip(left, fresh, strict=True)
+            ]
+        is_changed = list(map(operator.ne, fresh, payloads))
+        self._log.rows(
+            compress(data.ids, is_changed),
+            compress(data.groups, is_changed),
+            compress(data.keys, is_changed),
+            compress(values, is_changed),
+            compress(fresh, is_changed),
+        )
+        self._log.added += payloads.count(None) - fresh.count(None)
 
     def reload(self, payload: bytes | None) -> None:
         """Begin the key's turn anew, as if nothing had run."""

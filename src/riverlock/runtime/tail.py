@@ -173,14 +173,15 @@ class TailReader:
             return self._rows[entry_id]
         return self._reader.get(entry_id)
 
-    def get_many(self, ids: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the payloads of those entries that exist."""
+    def get_many(self, ids: Sequence[bytes]) -> list[bytes | None]:
+        """Return the payloads of entries, None for those that do not exist."""
         rows = self._rows
-        older = [i for i in ids if i not in rows]
-        found = self._reader.get_many(older) if older else {}
-        if len(older) < len(ids):
-            mine = ((i, rows.get(i)) for i in ids)
-            found.update((i, p) for i, p in mine if p is not None)
+        found = list(map(rows.get, ids))
+        if None in found:
+            places = [n for n, i in enumerate(ids) if i not in rows]
+            older = self._reader.get_many([ids[n] for n in places])
+            for n, payload in zip(places, older, strict=True):
+                found[n] = payload
         return found
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -242,7 +242,7 @@ class KeyedTask:
             )
             data = keyed_input(table, program) if table else None
             if data and data.ids:
-                data.rows = reader.get_many(data.ids)
+                data.payloads = reader.get_many(data.ids)
             clock.lap("prepare_s")
             faults.hit("P2")
             execution.run(data)

@@ -15,6 +15,14 @@ class Reader(Protocol):
     ``SourceError``. All methods run in the driver, in one thread.
     """
 
+    @property
+    def gives_positions(self) -> bool:
+        """Whether rows of a range that is not empty carry their position.
+
+        For sources whose order Spark's own numbers of rows do not tell.
+        """
+        ...
+
     def initial(self) -> Any:
         """Return the offset before the first row."""
         ...

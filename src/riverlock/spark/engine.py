@@ -11,6 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from riverlock.core.errors import InvalidFlowError, RiverlockError
 from riverlock.runtime.columns import GROUP, INPUT, SEQ
@@ -47,7 +48,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkEngine"]
 
+# Set where the key group does not say it: broadcast rows go to every partition.
 _OWNER = "__rl_owner"
+# As a type, not as text: Spark's parser would be asked in every epoch.
+_OUTCOME = StructType([StructField("outcome", BinaryType())])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,11 +204,13 @@ class SparkEngine:
         parts = []
         if not frames.is_empty(stage.node.input):
             parts.append(self._events(stage, frames))
+        if stage.node.initial is not None and is_new:
+            parts.append(self._initial(stage))
+        owner = self._owner if parts else _OWNER
         broadcast = stage.node.broadcast
         if broadcast is not None and not frames.is_empty(broadcast):
             parts.append(self._broadcast(frames.frame(broadcast)))
-        if stage.node.initial is not None and is_new:
-            parts.append(self._initial(stage))
+            owner = f"coalesce({_OWNER}, {owner})"
         if not parts:
             # Timers are due. Spark would optimise an empty exchange away.
             ticks = self.spark.range(0, self.parallelism, 1, self.parallelism)
@@ -212,20 +218,27 @@ class SparkEngine:
         whole = parts[0]
         for other in parts[1:]:
             whole = whole.unionByName(other, allowMissingColumns=True)
-        return whole.repartitionById(self.parallelism, F.col(_OWNER)).drop(_OWNER)
+        whole = whole.repartitionById(self.parallelism, F.expr(owner))
+        return whole.drop(_OWNER) if _OWNER in owner else whole
 
-    def _with_owner(self, frame: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    @property
+    def _owner(self) -> str:
+        """The partition that owns a row's key group, as SQL."""
         groups = self.compiled.flow.key_groups
-        hashed = F.xxhash64(*(F.col(f"`{k}`") for k in keys))
-        frame = frame.withColumn(GROUP, F.pmod(hashed, F.lit(groups)).cast("int"))
-        owner = f"cast(({GROUP} * {self.parallelism}) div {groups} as int)"
-        return frame.withColumn(_OWNER, F.expr(owner))
+        return f"cast(({GROUP} * {self.parallelism}) div {groups} as int)"
+
+    def _with_group(self, frame: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+        hashed = ", ".join(f"`{k}`" for k in keys)
+        groups = self.compiled.flow.key_groups
+        return frame.withColumn(
+            GROUP, F.expr(f"cast(pmod(xxhash64({hashed}), {groups}) as int)")
+        )
 
     def _events(self, stage: KeyedStage, frames: Frames) -> DataFrame:
         frame = frames.frame(stage.node.input)
         if stage.combine is not None:
             frame = stage.combine.apply(frame)
-        frame = self._with_owner(frame, stage.node.keys)
+        frame = self._with_group(frame, stage.node.keys)
         program = stage.program
         if program.broadcast is not None or program.initial is not None:
             frame = frame.withColumn(INPUT, F.lit(EVENTS))
@@ -250,11 +263,11 @@ class SparkEngine:
             F.monotonically_increasing_id().alias(SEQ),
             F.lit(INITIALS).alias(INPUT),
         )
-        return self._with_owner(packed, stage.node.keys)
+        return self._with_group(packed, stage.node.keys)
 
 
 def _collect(frame: DataFrame, task: KeyedTask | StageTask) -> list[Any]:
-    return frame.mapInArrow(_InTask(task), "outcome binary").collect()
+    return frame.mapInArrow(_InTask(task), _OUTCOME).collect()
 
 
 @dataclass(frozen=True)

@@ -146,9 +146,14 @@ class Frames:
         read = reader.read_bad if node.reads_bad_rows else reader.read
         frame: DataFrame = read(span.start, span.end)
         number = list(self._readers).index(node.uid)
-        # A reader that knows better in which order its rows are says so itself.
-        has_position = SEQ in frame.columns
-        position = F.col(SEQ) if has_position else F.monotonically_increasing_id()
+        has_positions = (
+            reader.gives_positions
+            and not node.reads_bad_rows
+            and span.start != span.end
+        )
+        if has_positions and number == 0:
+            return frame
+        position = F.col(SEQ) if has_positions else F.monotonically_increasing_id()
         if number:
             position = position + F.lit(number << _SOURCE_SHIFT)
         return frame.withColumn(SEQ, position)

@@ -53,6 +53,8 @@ _SESSION_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.python.worker.reuse": "true",
+    # Over TCP the first batch of a task waits 40 ms for a delayed acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -172,6 +174,8 @@ def _settings(master: str, given: Mapping[str, str]) -> dict[str, str]:
         settings["spark.driver.host"] = _LOOPBACK
         settings["spark.driver.bindAddress"] = _LOOPBACK
         settings["spark.sql.shuffle.partitions"] = str(_cores(master))
+        # What stays in this machine's page cache is not worth compressing.
+        settings["spark.shuffle.compress"] = "false"
     settings.update(given)
     settings[_JAVA_OPTIONS] = _quiet(settings.get(_JAVA_OPTIONS, ""))
     return settings

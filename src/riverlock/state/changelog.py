@@ -15,6 +15,8 @@ from riverlock.state.keys import timer_slot
 from riverlock.state.store import Changes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
     from riverlock.state.layout import Row, StateLayout
@@ -81,6 +83,22 @@ class ChangeLog:
         rows.values.append(values)
         rows.payloads.append(payload)
 
+    def rows(
+        self,
+        ids: Iterable[bytes],
+        groups: Iterable[int],
+        keys: Iterable[tuple[Any, ...]],
+        values: Iterable[tuple[Any, ...] | None],
+        payloads: Iterable[bytes | None],
+    ) -> None:
+        """Record the rows of many keys, column by column; see ``row``."""
+        rows = self._rows["key"]
+        rows.ids.extend(ids)
+        rows.groups.extend(groups)
+        rows.keys.extend(keys)
+        rows.values.extend(values)
+        rows.payloads.extend(payloads)
+
     def entry(self, entry: Entry) -> None:
         """Record an entry of its own."""
         self._entries.append(entry)
@@ -132,8 +150,14 @@ class ChangeLog:
                 changes.puts.append((e.id, e.payload))
                 if e.expires_us is not None:
                     changes.expiries.append(e.payload[:8] + e.id)
-        changes.puts.sort()
+        if not self._is_in_order:
+            changes.puts.sort()
         return changes
+
+    @property
+    def _is_in_order(self) -> bool:
+        """Whether there are but rows of one scope: keys are visited in order."""
+        return not self._entries and sum(bool(r.ids) for r in self._rows.values()) == 1
 
     def table(self) -> pa.Table:
         """Return the changes as a table sorted by id.
@@ -151,16 +175,19 @@ class ChangeLog:
         if self._entries:
             parts.append(self._entries_table())
         table = pa.concat_tables(parts) if parts else self._layout.arrow.empty_table()
-        return table.sort_by("id")
+        return table if self._is_in_order else table.sort_by("id")
 
     def _rows_table(self, scope: str, rows: _Rows) -> pa.Table:
         import pyarrow as pa
 
         row, n = self._layout.rows[scope], len(rows.ids)
         self._normalise(row, rows)
-        is_deleted = [v is None for v in rows.values]
-        blank = (None,) * len(row.names)
-        columns = zip(*(v or blank for v in rows.values), strict=True)
+        values: list[Any] = rows.values
+        deleted: pa.Array = pa.repeat(pa.scalar(value=False), n)
+        if None in values:
+            deleted = pa.array([v is None for v in values], pa.bool_())
+            values = [v or (None,) * len(row.names) for v in values]
+        columns = zip(*values, strict=True)
         data = {
             name: self._array(codec, list(column), name, rows.keys)
             for name, codec, column in zip(row.names, row.codecs, columns, strict=True)
@@ -175,11 +202,11 @@ class ChangeLog:
                 pa.array(rows.groups, pa.int32()),
                 self._key_array(rows.keys),
                 pa.nulls(n, pa.string()),
-                pa.array(is_deleted, pa.bool_()),
+                deleted,
                 pa.nulls(n, schema.field("expires_at").type),
                 pa.nulls(n, schema.field("timer").type),
                 pa.StructArray.from_arrays(
-                    structs, fields=list(data_type), mask=pa.array(is_deleted)
+                    structs, fields=list(data_type), mask=deleted
                 ),
             ],
             schema=schema,
@@ -235,10 +262,13 @@ class ChangeLog:
         import pyarrow as pa
 
         kind = self._layout.arrow.field("key").type
-        blank = (None,) * kind.num_fields
-        columns = zip(*(k if k is not None else blank for k in keys), strict=True)
+        found: list[Any] = keys
+        mask = None
+        if None in keys:
+            found = [k or (None,) * kind.num_fields for k in keys]
+            mask = pa.array([k is None for k in keys])
+        columns = zip(*found, strict=True)
         arrays = [pa.array(list(c), f.type) for c, f in zip(columns, kind, strict=True)]
-        mask = pa.array([k is None for k in keys])
         return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
 
     def _entries_table(self) -> pa.Table:

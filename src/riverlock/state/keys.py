@@ -20,7 +20,7 @@ from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import micros
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from decimal import Decimal
 
     from riverlock.core.types import Schema, Type
@@ -32,6 +32,7 @@ __all__ = [
     "group_range",
     "key_bytes",
     "key_group",
+    "key_ids",
     "list_slot",
     "map_slot",
     "owner_of",
@@ -59,6 +60,18 @@ def key_bytes(values: Iterable[Any]) -> bytes:
     """Return the canonical bytes of a key; long keys are named by their hash."""
     raw = b"".join(map(_encode, values))
     return raw if len(raw) <= _MAX_KEY else _hashed(raw)
+
+
+def key_ids(groups: Sequence[int], columns: Sequence[Sequence[Any]]) -> list[bytes]:
+    """Return the ids of many keys, given column by column."""
+    if len(columns) == 1:
+        raws = list(map(_encode, columns[0]))
+    else:
+        raws = [b"".join(map(_encode, key)) for key in zip(*columns, strict=True)]
+    if max(map(len, raws)) > _MAX_KEY:
+        raws = [r if len(r) <= _MAX_KEY else _hashed(r) for r in raws]
+    pack = _GROUP.pack
+    return [pack(g) + r for g, r in zip(groups, raws, strict=True)]
 
 
 def _hashed(raw: bytes) -> bytes:

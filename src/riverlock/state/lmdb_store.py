@@ -281,9 +281,10 @@ class _LmdbReader:
             raise self._damaged(error) from error
         return None if raw is None else self._checked(raw)
 
-    def get_many(self, ids: Sequence[bytes]) -> dict[bytes, bytes]:
+    def get_many(self, ids: Sequence[bytes]) -> list[bytes | None]:
         checked = self._checked
-        return {i: checked(raw) for i, raw in self._entries.getmulti(ids)}
+        found = {i: checked(raw) for i, raw in self._entries.getmulti(ids)}
+        return list(map(found.get, ids))
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         try:

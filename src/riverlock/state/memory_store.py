@@ -65,9 +65,9 @@ class MemoryStore:
         """Return the payload of an entry."""
         return self._entries.get(entry_id)
 
-    def get_many(self, ids: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the payloads of those entries that exist."""
-        return {i: self._entries[i] for i in ids if i in self._entries}
+    def get_many(self, ids: Sequence[bytes]) -> list[bytes | None]:
+        """Return the payloads of entries, None for those that do not exist."""
+        return list(map(self._entries.get, ids))
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Give the entries whose id begins with ``prefix``, in order."""

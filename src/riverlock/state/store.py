@@ -59,8 +59,8 @@ class StateReader(Protocol):
         """Return the payload of an entry."""
         ...
 
-    def get_many(self, ids: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the payloads of those entries that exist."""
+    def get_many(self, ids: Sequence[bytes]) -> list[bytes | None]:
+        """Return the payloads of entries, None for those that do not exist."""
         ...
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -341,7 +341,7 @@ class Harness:
         data = keyed_input(self._table(records), self._program) if records else None
         with self._store.read() as reader:
             if data is not None:
-                data.rows = reader.get_many(data.ids)
+                data.payloads = reader.get_many(data.ids)
             execution = Execution(
                 self._program, self._layout, reader, info, is_first=True
             )

@@ -25,6 +25,8 @@ class Rows:
     def __init__(self, rows: int) -> None:
         self.rows = rows
 
+    gives_positions = False
+
     def initial(self) -> Any:
         return 0
 

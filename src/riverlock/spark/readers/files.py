@@ -46,6 +46,8 @@ Entry = list[Any]  # path, size, time of change in microseconds
 class FilesReader:
     """Discovers and reads files."""
 
+    gives_positions = True
+
     def __init__(
         self,
         spark: SparkSession,

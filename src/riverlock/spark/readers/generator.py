@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from riverlock.runtime.columns import SEQ
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -18,9 +20,15 @@ __all__ = ["GeneratorReader"]
 class GeneratorReader:
     """Reads ranges of row numbers; the pace counts from the first start."""
 
+    gives_positions = True
+
     def __init__(self, spark: SparkSession, source: Generator, clock: Clock) -> None:
         """Keep the description."""
         self._spark, self._source, self._clock = spark, source, clock
+        # Made once: each is a call into Spark's virtual machine.
+        self._columns = [F.expr(t).alias(n) for n, t in source.columns.items()]
+        self._columns.append(F.col("id").alias(SEQ))
+        self._seed = F.lit(source.seed).cast("bigint")
 
     def initial(self) -> Any:
         """Begin at row 0; with a pace, time is counted from now."""
@@ -52,14 +60,13 @@ class GeneratorReader:
         source = self._source
         parts = source.partitions or self._spark.sparkContext.defaultParallelism
         ids = self._spark.range(start["row"], end["row"], 1, parts)
-        ids = ids.withColumn("seed", F.lit(source.seed).cast("bigint"))
+        if any("seed" in text.lower() for text in source.columns.values()):
+            ids = ids.withColumn("seed", self._seed)
         if source.rows_per_second is not None:
             micros = f"{start['origin_us']} + id * {1_000_000 / source.rows_per_second}"
             created = F.expr(f"timestamp_micros(cast({micros} as bigint))")
             ids = ids.withColumn("created", created)
-        return ids.select(
-            *(F.expr(text).alias(name) for name, text in source.columns.items())
-        )
+        return ids.select(*self._columns)
 
     def observed(self, rows: int) -> dict[str, float]:
         """Nothing to learn."""

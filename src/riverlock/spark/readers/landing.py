@@ -29,6 +29,8 @@ __all__ = ["LandingReader"]
 class LandingReader:
     """Starts Spark's query on first use and reads what it has landed."""
 
+    gives_positions = True
+
     def __init__(
         self,
         spark: SparkSession,

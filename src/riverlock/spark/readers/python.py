@@ -27,6 +27,8 @@ __all__ = ["PythonReader"]
 class PythonReader:
     """Drives a ``DataSourceStreamReader`` or ``SimpleDataSourceStreamReader``."""
 
+    gives_positions = False
+
     def __init__(
         self, spark: SparkSession, source: PythonSource, *, takes_all: bool
     ) -> None:

@@ -1,0 +1,164 @@
+"""The loop over keys and records, written out for the state of one operator.
+
+Around a user's ``on_event`` of 0.35 µs, every call, loop and look-up of ours counts. A
+loop that goes through the declared values by name takes as long again; the same loop
+with the names and types written out takes a quarter of that. So its text is made once
+per operator, as ``dataclasses`` does for its methods, and compiled.
+
+The text is always that of this module. Only names of declared values, which are
+attributes of a class, are filled in.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
+
+    from riverlock.state.layout import StateLayout
+
+__all__ = ["Turns", "compiled"]
+
+_EVENTS = """
+i = begin
+try:
+    for i in range(begin, end):
+        {set_time}
+        rows = on_event(records[i], ctx)
+        if rows is not None:
+            emit(rows)
+        {settle}
+except Exception as error:
+    raise failed(error, records[i]) from error
+"""
+
+_MODULE = """
+def events(begin, end, records, times):
+    ctx._time_us = None
+    {events}
+
+def visits(turns, payloads, bounds, records, times):
+    left = []
+    begin = 0
+    for at, payload, end in zip(turns, payloads, bounds, strict=True):
+        visit.at = at
+        ctx.key = at[2]{only}
+        ctx._random = ctx._time_us = None
+        {place}
+        {visit_events}
+        begin = end
+        if timers:
+            fire()
+        {finish}
+        {settle_for_good}
+        left.append(({values}))
+        if touched:
+            flush()
+        if timers:
+            record_timers(at)
+    return left
+"""
+
+
+class Turns(NamedTuple):
+    """The two compiled functions."""
+
+    # Run the records of one key: begin, end, records, times.
+    events: Callable[[int, int, list[Any], list[int | None] | None], None]
+    # Run those of all keys; returns the values that each key ended with.
+    visits: Callable[..., list[tuple[Any, ...]]]
+
+
+def compiled(
+    layout: StateLayout,
+    *,
+    has_times: bool,
+    has_result: bool,
+    helpers: dict[str, Any],
+) -> Turns:
+    """Return the loop for an operator.
+
+    Args:
+        layout: Its state.
+        has_times: Whether records have event times.
+        has_result: Whether each key's turn ends with a row of the operator.
+        helpers: What the text calls by name.
+    """
+    row = layout.rows["key"]
+    code = _code(
+        tuple(row.names),
+        tuple(c.plain and c.plain.__name__ for c in row.codecs),
+        is_single=len(layout.keys.fields) == 1,
+        has_times=has_times,
+        has_result=has_result,
+        has_copies=bool(row.objects or row.copied),
+    )
+    space = {**helpers, "decode": row.decode}
+    exec(code, space)  # noqa: S102 - our own text: see above
+    return Turns(space["events"], space["visits"])
+
+
+@lru_cache(maxsize=128)
+def _code(  # noqa: PLR0913 - what the text depends on
+    names: tuple[str, ...],
+    kinds: tuple[str | None, ...],
+    *,
+    is_single: bool,
+    has_times: bool,
+    has_result: bool,
+    has_copies: bool,
+) -> CodeType:
+    events = _EVENTS.format(
+        set_time="ctx._time_us = times[i]" if has_times else "",
+        settle=_settle(names, kinds),
+    )
+    text = _MODULE.format(
+        events=_indented(events, 4),
+        visit_events=_indented(events, 8),
+        only="[0]" if is_single else "",
+        place=_indented(_place(names, has_objects=None in kinds), 8),
+        finish="finish()" if has_result else "",
+        settle_for_good="settle_for_good()" if has_copies else "",
+        values="".join(f"get({n!r}), " for n in names),
+    )
+    return compile(text, "<turns>", "exec")
+
+
+def _settle(names: tuple[str, ...], kinds: tuple[str | None, ...]) -> str:
+    """Settle what a record assigned, unless it all has its declared type already."""
+    if not names:
+        return ""
+    if None in kinds:
+        return "settle()"
+    # An unset value is settled too: the default of ``get`` has the right type.
+    is_not = " or ".join(
+        f"type(get({n!r}, {k}_)) is not {k}" for n, k in zip(names, kinds, strict=True)
+    )
+    return f"if {is_not}: settle()"
+
+
+def _place(names: tuple[str, ...], *, has_objects: bool) -> str:
+    if not names or has_objects:
+        return "place(payload)"
+    values = [f"v{n}" for n in range(len(names))]
+    some_unset = " or ".join(f"{v} is None" for v in values)
+    assign = "; ".join(
+        f"fields[{n!r}] = {v}" for n, v in zip(names, values, strict=True)
+    )
+    return f"""
+if payload is None:
+    place(None)
+else:
+    {", ".join(values)}, = decode(payload)
+    if {some_unset}:
+        place(payload)
+    else:
+        {assign}
+"""
+
+
+def _indented(text: str, width: int) -> str:
+    return text.strip().replace("\n", "\n" + " " * width)
