@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +16,8 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import riverlock as rl
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -51,3 +56,56 @@ def median(values: Sequence[float]) -> float:
     """Return the middle value."""
     ordered = sorted(values)
     return ordered[len(ordered) // 2]
+
+
+class Window:
+    """Which epochs are measured: those after a warm-up, for some seconds.
+
+    At least one epoch warms up and at least two are measured, however long they take.
+    """
+
+    def __init__(self, warm_up: float, seconds: float) -> None:
+        self._warm_up, self._seconds = warm_up, seconds
+        self._skipped: int | None = None
+
+    def note(self, began: float, done: int) -> None:
+        """Take note that so many epochs are done."""
+        if self._skipped is None and time.monotonic() - began >= self._warm_up:
+            self._skipped = done
+
+    def is_over(self, began: float, done: int) -> bool:
+        """Whether enough has been seen."""
+        passed = time.monotonic() - began >= self._warm_up + self._seconds
+        return passed and self._skipped is not None and done >= self._skipped + 2
+
+    def steady(self, values: list[float]) -> list[float]:
+        """Return what was measured after the warm-up."""
+        return values[self._skipped :]
+
+
+def epoch_seconds_of(flow: rl.Flow, rows: int, window: Window) -> list[float]:
+    """Run a flow with epochs of so many rows; returns the seconds of steady epochs."""
+    seconds: list[float] = []
+    over = threading.Event()
+    began = time.monotonic()
+
+    def see(status: Any) -> None:
+        if status.state == "running":
+            seconds.append(status.epoch_seconds)
+            window.note(began, len(seconds))
+            if window.is_over(began, len(seconds)):
+                over.set()
+
+    with tempfile.TemporaryDirectory() as store:
+        handle = flow.start(
+            store, epoch_target=None, max_rows_per_epoch=rows, on_status=see
+        )
+        while not over.wait(1) and handle.is_active:
+            pass
+        handle.stop()
+    return window.steady(seconds)
+
+
+def rows_of(flow: rl.Flow, rows: int, window: Window) -> list[float]:
+    """As ``epoch_seconds_of``, in records per second."""
+    return [rows / s for s in epoch_seconds_of(flow, rows, window)]

@@ -1,170 +1,169 @@
-"""Running count and sum per key: a Process against Spark's transformWithState.
+"""Running count and sum per key: a Process against everything that is alike.
 
-    python -m benchmarks.keyed_state [--keys 100000] [--rows 400000] [--epochs 8]
+    python -m benchmarks.keyed_state [--keys 100000] [--rows 400000] [--peers all]
 
-Both read numbers 0, 1, 2, ... (a generator, Spark's rate-micro-batch), derive the key
-by the same hash, keep two values per key, write nothing out, and make every epoch or
-batch durable. Records/s is the median over steady epochs: the first ones, in which
-workers and JIT compiler start, are left out.
+All read numbers 0, 1, 2, ..., derive key and amount by the same hashes, keep two values
+per key and write nothing out; all but the limit make every epoch or batch durable.
+
+``limit`` is what CPython allows: the same ``on_event`` called in a bare loop over
+Arrow batches like ours, state in a dict, no Spark, nothing durable, a process per core.
+
+Records/s is the median of steady epochs: the first ones, in which workers and the JIT
+compiler start, are left out. Contenders take turns, in several rounds, because shared
+machines are not equally fast all the time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import tempfile
-import threading
-from pathlib import Path
-from typing import Any
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.common import in_child, median, save, show
+from benchmarks import streaming
+from benchmarks.common import Window, in_child, median, rows_of, save, show
 
-AMOUNT = "cast(pmod(xxhash64(n, 1), 10000) as double) / 100"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AMOUNT = "cast(pmod(xxhash64({n}, 1), 10000) as double) / 100"
+KEY = "pmod(xxhash64({n}), {keys})"
 
 
-def key(keys: int) -> str:
-    return f"pmod(xxhash64(n), {keys})"
+class Plain:
+    """What the user writes; with and without Riverlock."""
+
+    n = 0
+    total = 0.0
+
+    def on_event(self, record: Any, ctx: Any) -> None:
+        self.n += 1
+        self.total += record.amount
 
 
-def riverlock(keys: int, rows: int, epochs: int) -> list[float]:
-    """Return records/s of each epoch."""
+def riverlock(keys: int, rows: int, window: Window) -> list[float]:
     import riverlock as rl
 
     class Running(rl.Process):
         n = rl.Value("bigint", default=0)
         total = rl.Value("double", default=0.0)
-
-        def on_event(self, e: Any, ctx: Any) -> None:
-            self.n += 1
-            self.total += e.amount
+        on_event = Plain.on_event
 
     flow = rl.Flow("bench")
-    columns = {
-        "k": key(keys).replace("(n", "(id"),
-        "amount": AMOUNT.replace("(n", "(id"),
-    }
-    stream = flow.read(rl.sources.generator(columns, rows=rows * epochs))
+    columns = {"k": KEY.format(n="id", keys=keys), "amount": AMOUNT.format(n="id")}
+    stream = flow.read(rl.sources.generator(columns, rows=rows * 10_000))
     stream.key_by("k").process(Running(), uid="running")
-    seconds: list[float] = []
-    with tempfile.TemporaryDirectory() as store:
-        flow.run(
-            store,
-            available_now=True,
-            epoch_target=None,
-            max_rows_per_epoch=rows,
-            on_status=lambda s: (
-                seconds.append(s.epoch_seconds) if s.state == "running" else None
-            ),
+    return rows_of(flow, rows, window)
+
+
+def structured(
+    build: Callable[[Any], Any], keys: int, rows: int, window: Window
+) -> list[float]:
+    columns = [
+        f"{KEY.format(n='n', keys=keys)} as k",
+        f"{AMOUNT.format(n='n')} as amount",
+    ]
+    return streaming.rates(columns, rows, window, build)
+
+
+def limit(keys: int, rows: int, window: Window) -> list[float]:
+    cores = os.cpu_count() or 1
+    with ProcessPoolExecutor(cores) as pool:
+        share = [(keys // cores, rows // cores)] * cores
+        done = list(pool.map(_bare_loop, share))
+    return [sum(rates) for rates in zip(*done, strict=True)]
+
+
+def _bare_loop(share: tuple[int, int]) -> list[float]:
+    """Return records/s of ten batches."""
+    import gc
+
+    import numpy as np
+    import pyarrow as pa
+
+    from riverlock.core.record import record_class
+    from riverlock.core.types import schema_of
+
+    keys, rows = share
+    chance = np.random.default_rng(7)
+    record = record_class(schema_of("k bigint, amount double"))
+    states: dict[int, dict[str, Any]] = {}
+    running = Plain()
+    gc.disable()
+    rates = []
+    for _ in range(10):
+        batch = pa.table(
+            {"k": chance.integers(0, keys, rows), "amount": chance.random(rows)}
         )
-    return [rows / s for s in seconds]
+        began = time.perf_counter()
+        numbers = batch["k"].to_numpy().tolist()
+        amounts = batch["amount"].to_numpy().tolist()
+        for k, amount in zip(numbers, amounts, strict=True):
+            state = states.get(k)
+            if state is None:
+                state = states[k] = {}
+            running.__dict__ = state
+            running.on_event(record(k, amount), None)
+        rates.append(rows / (time.perf_counter() - began))
+    return rates[3:]
 
 
-def transform_with_state(keys: int, rows: int, epochs: int) -> list[float]:
-    """Return records/s of each micro-batch."""
-    from pyspark.sql.streaming.stateful_processor import (
-        StatefulProcessor,
-        StatefulProcessorHandle,
-    )
-
-    from riverlock.spark.session import local_session
-
-    class Running(StatefulProcessor):
-        def init(self, handle: StatefulProcessorHandle) -> None:
-            self._state = handle.getValueState("state", "n bigint, total double")
-
-        def handleInputRows(  # noqa: N802 - PySpark's spelling
-            self,
-            key: Any,
-            rows: Any,
-            timerValues: Any,  # noqa: N803
-        ) -> Any:
-            n, total = self._state.get() or (0, 0.0)
-            for row in rows:
-                n += 1
-                total += row.amount
-            self._state.update((n, total))
-            return iter(())
-
-        def close(self) -> None:
-            pass
-
-    provider = (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    )
-    spark = local_session(
-        conf={"spark.sql.streaming.stateStore.providerClass": provider}
-    )
-    spark.conf.set(
-        "spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism
-    )
-    numbers = (
-        spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).load()
-    )
-    records = numbers.withColumnRenamed("value", "n").selectExpr(
-        f"{key(keys)} as k", f"{AMOUNT} as amount"
-    )
-    counted = records.groupBy("k").transformWithState(
-        Running(), "k bigint", outputMode="Update", timeMode="None"
-    )
-    with tempfile.TemporaryDirectory() as place:
-        query = (
-            counted.writeStream.format("noop")
-            .option("checkpointLocation", str(Path(place, "checkpoint")))
-            .outputMode("update")
-            .start()
-        )
-        pause = threading.Event()
-        while not query.lastProgress or query.lastProgress["batchId"] < epochs - 1:
-            if query.exception():
-                raise query.exception()  # type: ignore[misc]
-            pause.wait(0.2)
-        found = {
-            p["batchId"]: p["numInputRows"]
-            / (p["durationMs"]["triggerExecution"] / 1000)
-            for p in query.recentProgress
-            if p["numInputRows"]
-        }
-        query.stop()
-    return [found[b] for b in sorted(found)]
-
-
-CONTENDERS = {
-    "riverlock": (riverlock, 3),
-    "transformWithState": (transform_with_state, 1),
+CONTENDERS: dict[str, Callable[[int, int, Window], list[float]]] = {
+    "riverlock": riverlock,
+    "transformWithState": partial(structured, streaming.transform_with_state),
+    "transformWithStateInPandas": partial(
+        structured, streaming.transform_with_state_in_pandas
+    ),
+    "applyInPandasWithState": partial(structured, streaming.apply_in_pandas_with_state),
+    "native aggregate (JVM)": partial(structured, streaming.native),
+    "limit (CPython)": limit,
 }
+SHORT = ("riverlock", "transformWithState", "native aggregate (JVM)", "limit (CPython)")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--rows", type=int, default=400_000, help="records per epoch")
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--peer-epochs", type=int, default=3)
+    parser.add_argument("--peers", choices=("short", "all"), default="short")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--warm-up", type=float, default=20, help="seconds")
+    parser.add_argument("--seconds", type=float, default=15, help="measured")
     parser.add_argument("--only", choices=CONTENDERS, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.only:
-        run, skipped = CONTENDERS[chosen.only]
-        print(json.dumps(run(chosen.keys, chosen.rows, chosen.epochs)[skipped:]))
+        window = Window(chosen.warm_up, chosen.seconds)
+        print(json.dumps(CONTENDERS[chosen.only](chosen.keys, chosen.rows, window)))
         return
-    rates = {}
-    for name in CONTENDERS:
-        epochs = chosen.epochs if name == "riverlock" else chosen.peer_epochs
-        steady = in_child(
-            "benchmarks.keyed_state",
-            *("--only", name, "--keys", str(chosen.keys)),
-            *("--rows", str(chosen.rows), "--epochs", str(epochs)),
-        )
-        rates[name] = median(steady)
-    ratio = rates["riverlock"] / rates["transformWithState"]
+    found: dict[str, list[float]] = {}
+    for _ in range(chosen.rounds):
+        for name in SHORT if chosen.peers == "short" else CONTENDERS:
+            found.setdefault(name, []).extend(
+                in_child(
+                    "benchmarks.keyed_state",
+                    *("--only", name, "--keys", str(chosen.keys)),
+                    *("--rows", str(chosen.rows), "--warm-up", str(chosen.warm_up)),
+                    *("--seconds", str(chosen.seconds)),
+                )
+            )
+    rates = {name: median(values) for name, values in found.items()}
+    mine = rates["riverlock"]
     show(
         f"count and sum, {chosen.keys:,} keys, {chosen.rows:,} records an epoch",
-        ["", "records/s", "ratio"],
+        ["", "records/s", "riverlock is"],
         [
-            [n, f"{r:,.0f}", f"{r / rates['transformWithState']:.1f}"]
+            [n, f"{r:,.0f}", f"{mine / r:.1f} x" if mine > r else f"{mine / r:.0%} of"]
             for n, r in rates.items()
         ],
     )
-    save("keyed_state", {"records_per_second": rates, "ratio": ratio, **vars(chosen)})
+    ratios = {n: mine / r for n, r in rates.items()}
+    save(
+        f"keyed_state_{chosen.keys}",
+        {"records_per_second": rates, "ratios": ratios, **vars(chosen)},
+    )
 
 
 if __name__ == "__main__":

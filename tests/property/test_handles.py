@@ -230,7 +230,7 @@ def test_rewound_handles_are_as_they_were(first: Any, second: Any) -> None:
 def test_last_and_scan_agree(kind: str, tmp_path: Path) -> None:
     store: Store = MemoryStore() if kind == "memory" else LmdbStore(tmp_path / "copy")
     changes = ChangeLog(layout(), "op").changes()
-    changes.puts += [(b"a\x01", b"1"), (b"a\x02", b"2"), (b"b", b"3"), (b"\xff", b"4")]
+    changes.puts |= {b"a\x01": b"1", b"a\x02": b"2", b"b": b"3", b"\xff": b"4"}
     store.apply(changes, Version(1, "t", "s"))
 
     with store.read() as reader:

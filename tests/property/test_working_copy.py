@@ -18,6 +18,7 @@ from tests.unit.runtime.tasks import GROUPS, Tasks
 from riverlock.core.times import seconds
 from riverlock.flow.process import Process
 from riverlock.runtime import tail
+from riverlock.runtime.redo import forget_recent
 from riverlock.snapshot.compaction import Compaction, compact
 from riverlock.snapshot.layout import RegionPaths
 from riverlock.state.lmdb_store import close_all
@@ -125,6 +126,7 @@ class _World:
         self.memories.append(dict(tail._TAILS))
         tail._TAILS.clear()
         tail._TAILS.update(self.memories.pop(0))
+        forget_recent()
         close_all()
 
     def lose(self, which: int) -> None:

@@ -79,7 +79,7 @@ def test_what_expires_in_an_epoch_that_is_aborted_stays(
     layout: Any = SimpleNamespace(digest="d" * 32)
     expiry = (50 + (1 << 63)).to_bytes(8, "big")
     changes = Changes.empty()
-    changes.puts.append((b"id", expiry + b"value"))
+    changes.puts[b"id"] = expiry + b"value"
     changes.expiries.append(expiry + b"id")
     LmdbStore(tmp_path / "work" / "00000-00008").apply(
         changes, Version(0, "t", layout.digest)

@@ -78,14 +78,12 @@ def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
     if table.num_rows == 0:
         return result
     # Positions decide ties; nothing below may depend on the order of arrival.
+    table = _by_first_position(table)
     codes, first = _codes(table, program.keys)
     _keys(table, program, first, result)
     rank = _rank(result)
     places = rank[codes]
-    positions = [table[SEQ].to_numpy(), places]
-    if BRANCH in table.column_names:
-        positions.insert(0, pc.fill_null(table[BRANCH], 0).to_numpy())
-    order = np.lexsort(positions)
+    order = _order(table, places)
     table, places = table.take(pa.array(order)), places[order]
     if INPUT in table.column_names:
         is_event = pc.equal(table[INPUT], EVENTS)
@@ -150,6 +148,29 @@ def _rank(into: KeyedInput) -> np.ndarray:
     into.keys = [into.keys[i] for i in places]
     into.groups = [into.groups[i] for i in places]
     return rank
+
+
+def _by_first_position(table: pa.Table) -> pa.Table:
+    """Put batches in the order of their first rows: then all rows are, usually."""
+    batches = [b for b in table.to_batches() if b.num_rows]
+    batches.sort(key=lambda b: b[SEQ][0].as_py())
+    return pa.Table.from_batches(batches)
+
+
+def _order(table: pa.Table, places: np.ndarray) -> np.ndarray:
+    """Return the rows ordered by place of their key, then position."""
+    positions = [table[SEQ].to_numpy()]
+    if BRANCH in table.column_names:
+        positions.insert(0, pc.fill_null(table[BRANCH], 0).to_numpy())
+    elif np.all(positions[0][1:] >= positions[0][:-1]):
+        # As rows of one source usually come. NumPy sorts 16 bits at a time, stably,
+        # ten times as fast as it compares.
+        order = np.argsort(places.astype(np.uint16), kind="stable")
+        if places.max(initial=0) >= 1 << 16:
+            high = (places >> 16).astype(np.uint16)
+            order = order[np.argsort(high[order], kind="stable")]
+        return order
+    return np.lexsort([*positions, places])
 
 
 def _unpacked(table: pa.Table, column: str, schema: Schema) -> list[Record]:

@@ -129,7 +129,7 @@ class Instance:
         self._group_start: tuple[bytes | None, Any] = (None, [])
         self._broadcast_payload: bytes | None = None
         self._broadcast_seen: bytes | None = None
-        self._broadcast_pending: list[tuple[bytes, bytes]] | None = None
+        self._broadcast_pending: dict[bytes, bytes] | None = None
         self._has_broadcast_objects = any(
             codec_of(s.type).is_mutable for s in layout.scoped("broadcast")
         )
@@ -337,7 +337,7 @@ class Instance:
             self._record("broadcast", visit.at, self._broadcast_payload)
         visit.flush()
 
-    def _pending_broadcast(self) -> list[tuple[bytes, bytes]] | None:
+    def _pending_broadcast(self) -> dict[bytes, bytes] | None:
         """Return what broadcast handles would write; only if changed in place."""
         if not self._has_broadcast_objects:
             return None

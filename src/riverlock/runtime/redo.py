@@ -17,10 +17,14 @@ from riverlock.state.store import Changes
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["read_changes", "write_changes"]
+__all__ = ["forget_recent", "read_changes", "write_changes"]
 
 _CHECKSUM = 32
 _decode = msgspec.msgpack.Decoder(Changes).decode
+# What this process wrote last, by path: in the next epoch the same worker is often the
+# one to read it.
+_RECENT: dict[Path, tuple[str, Changes]] = {}
+_MAX_RECENT = 4
 
 
 def write_changes(path: Path, changes: Changes, schema: str) -> None:
@@ -33,10 +37,21 @@ def write_changes(path: Path, changes: Changes, schema: str) -> None:
             file.write(checksum(body).encode())
             file.write(body)
         temporary.replace(path)
+        _RECENT[path] = (schema, changes)
+    while len(_RECENT) > _MAX_RECENT:
+        del _RECENT[next(iter(_RECENT))]
+
+
+def forget_recent() -> None:
+    """Know no more than any other process does."""
+    _RECENT.clear()
 
 
 def read_changes(path: Path, schema: str) -> Changes | None:
     """Return a change set, if it is there, whole and of this layout."""
+    known = _RECENT.pop(path, None)
+    if known is not None and known[0] == schema:
+        return known[1]
     try:
         raw = path.read_bytes()
     except OSError:

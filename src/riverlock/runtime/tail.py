@@ -105,9 +105,9 @@ class Tail:
         """Return everything that waits, and then some changes, as one change set."""
         if not self.rows:
             return changes
-        rows = {**self.rows, **dict(changes.puts), **dict.fromkeys(changes.deletes)}
+        rows = {**self.rows, **changes.puts, **dict.fromkeys(changes.deletes)}
         return Changes(
-            puts=sorted((i, p) for i, p in rows.items() if p is not None),
+            puts={i: p for i, p in rows.items() if p is not None},
             deletes=[i for i, p in rows.items() if p is None],
             timers=changes.timers,
             expiries=changes.expiries,

@@ -138,26 +138,22 @@ class ChangeLog:
         changes = Changes.empty()
         changes.timers += self._timers
         for rows in self._rows.values():
-            pairs = zip(rows.ids, rows.payloads, strict=True)
+            # Most rows are puts: all are taken, then the others taken out.
+            found: dict[bytes, Any] = changes.puts
+            found.update(zip(rows.ids, rows.payloads, strict=True))
             if None in rows.payloads:
-                changes.deletes += [i for i, p in pairs if p is None]
-                pairs = zip(rows.ids, rows.payloads, strict=True)
-            changes.puts += [(i, p) for i, p in pairs if p is not None]
+                gone = [i for i in rows.ids if found[i] is None]
+                changes.deletes += gone
+                for entry_id in gone:
+                    del found[entry_id]
         for e in self._entries:
             if e.payload is None:
                 changes.deletes.append(e.id)
             else:
-                changes.puts.append((e.id, e.payload))
+                changes.puts[e.id] = e.payload
                 if e.expires_us is not None:
                     changes.expiries.append(e.payload[:8] + e.id)
-        if not self._is_in_order:
-            changes.puts.sort()
         return changes
-
-    @property
-    def _is_in_order(self) -> bool:
-        """Whether there are but rows of one scope: keys are visited in order."""
-        return not self._entries and sum(bool(r.ids) for r in self._rows.values()) == 1
 
     def table(self) -> pa.Table:
         """Return the changes as a table sorted by id.
@@ -175,7 +171,9 @@ class ChangeLog:
         if self._entries:
             parts.append(self._entries_table())
         table = pa.concat_tables(parts) if parts else self._layout.arrow.empty_table()
-        return table if self._is_in_order else table.sort_by("id")
+        # Keys are visited in order: rows of one scope need no sorting.
+        is_sorted = len(parts) <= 1 and not self._entries
+        return table if is_sorted else table.sort_by("id")
 
     def _rows_table(self, scope: str, rows: _Rows) -> pa.Table:
         import pyarrow as pa

@@ -215,8 +215,9 @@ class LmdbStore:
             for entry_id in changes.deletes:
                 txn.delete(entry_id, db=entries)
             if changes.puts:
+                # In order: neighbours share their way down the tree, and a page.
                 txn.cursor(entries).putmulti(
-                    [(i, pack(crc32(v)) + v) for i, v in changes.puts]
+                    [(i, pack(crc32(v)) + v) for i, v in sorted(changes.puts.items())]
                 )
             for at, key_id, payload in changes.timers:
                 if payload is None:

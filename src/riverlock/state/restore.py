@@ -38,7 +38,6 @@ def changes_of(table: pa.Table, layout: StateLayout) -> Changes:
     _timers(live.filter(pc.field("entry") == "timer"), layout, changes)
     for spec in layout.handled:
         _entries(live.filter(pc.field("variable") == spec.name), layout, spec, changes)
-    changes.puts.sort()
     return changes
 
 
@@ -84,7 +83,7 @@ def _timers(table: pa.Table, layout: StateLayout, changes: Changes) -> None:
     for entry_id, slot, key in zip(
         table["id"].to_pylist(), _slots(table), keys, strict=True
     ):
-        changes.puts.append((entry_id, key))
+        changes.puts[entry_id] = key
         changes.timers.append((slot[1:], entry_id[: -len(slot)], key))
 
 
@@ -97,7 +96,7 @@ def _rows(table: pa.Table, layout: StateLayout, scope: str, changes: Changes) ->
         for name, codec in zip(row.names, row.codecs, strict=True)
     ]
     payloads = map(encode, zip(*columns, strict=True))
-    changes.puts += zip(table["id"].to_pylist(), payloads, strict=True)
+    changes.puts.update(zip(table["id"].to_pylist(), payloads, strict=True))
 
 
 def _data(table: pa.Table, name: str) -> list[Any]:
@@ -128,7 +127,7 @@ def _entries(
         if expires_us is not None:
             payload = time_bytes(expires_us) + payload
             changes.expiries.append(payload[:8] + entry_id)
-        changes.puts.append((entry_id, payload))
+        changes.puts[entry_id] = payload
 
 
 def _payload(spec: StateSpec, codec: Codec, map_key: Codec | None, data: Any) -> bytes:

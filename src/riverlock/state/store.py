@@ -37,9 +37,9 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct):
-    """What an epoch changes, in the bytes of a store; later puts win."""
+    """What an epoch changes, in the bytes of a store."""
 
-    puts: list[tuple[bytes, bytes]]
+    puts: dict[bytes, bytes]
     deletes: list[bytes]
     # (kind byte + time, key id, payload); a payload of None removes the timer.
     timers: list[tuple[bytes, bytes, bytes | None]]
@@ -49,7 +49,7 @@ class Changes(msgspec.Struct):
     @classmethod
     def empty(cls) -> Changes:
         """Return a change set without changes."""
-        return cls([], [], [], [])
+        return cls({}, [], [], [])
 
 
 class StateReader(Protocol):

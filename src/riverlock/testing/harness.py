@@ -476,7 +476,11 @@ def _content(store: MemoryStore) -> Any:
 
 def _difference(live: Changes, columns: Changes) -> str:
     first = next(
-        (p for p in zip(live.puts, columns.puts, strict=False) if p[0] != p[1]),
+        (
+            p
+            for p in zip(live.puts.items(), columns.puts.items(), strict=False)
+            if p[0] != p[1]
+        ),
         math.nan,
     )
     return f"the change file does not say what the store was told: {first}"

@@ -17,6 +17,7 @@ from riverlock.core.errors import SnapshotCorruptedError, UserCodeError
 from riverlock.core.times import seconds
 from riverlock.flow.process import Process
 from riverlock.runtime import working_copy
+from riverlock.runtime.redo import forget_recent
 from riverlock.snapshot.compaction import Compaction, compact
 from riverlock.snapshot.files import read_table
 from riverlock.snapshot.layout import RegionPaths
@@ -104,6 +105,7 @@ def test_copy_that_lost_its_redo_catches_up_from_the_newest_file(
     for redo in tasks.working_dir.rglob("*.redo"):
         if redo.is_file():
             redo.unlink()
+    forget_recent()
 
     check(tasks, 1, 2)
     newest = [f.path for f in tasks.files if f.first_epoch == 2]
@@ -117,6 +119,7 @@ def test_redo_that_was_altered_is_not_believed(tasks: Tasks, reads: list[str]) -
             data = bytearray(redo.read_bytes())
             data[-3] ^= 1
             redo.write_bytes(data)
+    forget_recent()
 
     check(tasks, 1)
     assert len(reads) == 2

@@ -28,7 +28,7 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 def puts(*pairs: tuple[bytes, bytes]) -> Changes:
     changes = Changes.empty()
-    changes.puts += pairs
+    changes.puts.update(pairs)
     return changes
 
 
@@ -244,7 +244,7 @@ from riverlock.state.store import Changes, Version
 store = LmdbStore(Path({str(tmp_path / "copy")!r}))
 for n in range(1, 1000):
     changes = Changes.empty()
-    changes.puts += [(b"%04d" % i, b"%d" % n) for i in range(200)]
+    changes.puts |= {{b"%04d" % i: b"%d" % n for i in range(200)}}
     store.apply(changes, Version(n, "t", "s"))
     if n == 50:
         os.kill(os.getpid(), signal.SIGKILL)

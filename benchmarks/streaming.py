@@ -1,0 +1,140 @@
+"""Peers of Structured Streaming: the same count and sum per key, batch by batch."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame
+
+    from benchmarks.common import Window
+
+STATE = "n bigint, total double"
+# Peers keep state where it survives and scales, as Spark's documentation advises.
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def rates(
+    columns: list[str],
+    rows: int,
+    window: Window,
+    build: Callable[[DataFrame], DataFrame],
+) -> list[float]:
+    """Run a streaming query over numbers ``n``; returns records/s of steady batches."""
+    from riverlock.spark.session import local_session
+
+    spark = local_session(
+        conf={"spark.sql.streaming.stateStore.providerClass": ROCKSDB}
+    )
+    tasks = spark.sparkContext.defaultParallelism
+    spark.conf.set("spark.sql.shuffle.partitions", tasks)
+    numbers = spark.readStream.format("rate-micro-batch")
+    source = numbers.option("rowsPerBatch", rows).option("numPartitions", tasks).load()
+    records = source.withColumnRenamed("value", "n").selectExpr(*columns)
+    with tempfile.TemporaryDirectory() as place:
+        writer = build(records).writeStream.format("noop").outputMode("update")
+        checkpoint = str(Path(place, "checkpoint"))
+        query = writer.option("checkpointLocation", checkpoint).start()
+        found: dict[int, float] = {}
+        began = time.monotonic()
+        pause = threading.Event()
+        while not window.is_over(began, len(found)):
+            pause.wait(0.2)
+            if query.exception():
+                raise query.exception()  # type: ignore[misc]
+            for progress in query.recentProgress:
+                if progress["numInputRows"]:
+                    seconds = progress["durationMs"]["triggerExecution"] / 1000
+                    found[progress["batchId"]] = progress["numInputRows"] / seconds
+                    window.note(began, len(found))
+        query.stop()
+    return window.steady([found[b] for b in sorted(found)])
+
+
+def transform_with_state(records: DataFrame) -> DataFrame:
+    from pyspark.sql.streaming.stateful_processor import (
+        StatefulProcessor,
+        StatefulProcessorHandle,
+    )
+
+    class Running(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self._state = handle.getValueState("state", STATE)
+
+        def handleInputRows(  # noqa: N802 - PySpark's spelling
+            self,
+            key: Any,
+            rows: Any,
+            timerValues: Any,  # noqa: N803
+        ) -> Any:
+            n, total = self._state.get() or (0, 0.0)
+            for row in rows:
+                n += 1
+                total += row.amount
+            self._state.update((n, total))
+            return iter(())
+
+        def close(self) -> None:
+            pass
+
+    return records.groupBy("k").transformWithState(
+        Running(), "k bigint", outputMode="Update", timeMode="None"
+    )
+
+
+def transform_with_state_in_pandas(records: DataFrame) -> DataFrame:
+    from pyspark.sql.streaming.stateful_processor import (
+        StatefulProcessor,
+        StatefulProcessorHandle,
+    )
+
+    class Running(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self._state = handle.getValueState("state", STATE)
+
+        def handleInputRows(  # noqa: N802 - PySpark's spelling
+            self,
+            key: Any,
+            rows: Any,
+            timerValues: Any,  # noqa: N803
+        ) -> Any:
+            n, total = self._state.get() or (0, 0.0)
+            for frame in rows:
+                n += len(frame)
+                total += float(frame["amount"].sum())
+            self._state.update((n, total))
+            return iter(())
+
+        def close(self) -> None:
+            pass
+
+    return records.groupBy("k").transformWithStateInPandas(
+        Running(), "k bigint", outputMode="Update", timeMode="None"
+    )
+
+
+def apply_in_pandas_with_state(records: DataFrame) -> DataFrame:
+    from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+    def running(key: Any, frames: Any, state: GroupState) -> Iterator[Any]:
+        n, total = state.get if state.exists else (0, 0.0)
+        for frame in frames:
+            n += len(frame)
+            total += float(frame["amount"].sum())
+        state.update((n, total))
+        return iter(())
+
+    return records.groupBy("k").applyInPandasWithState(
+        running, "k bigint", STATE, "update", GroupStateTimeout.NoTimeout
+    )
+
+
+def native(records: DataFrame) -> DataFrame:
+    """Spark's own aggregate, in the JVM: no Python at all."""
+    return records.groupBy("k").agg({"*": "count", "amount": "sum"})
