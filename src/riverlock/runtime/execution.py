@@ -11,6 +11,7 @@ one decode and one encode. Values of the key are plain attributes meanwhile.
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -350,6 +351,7 @@ class Execution:
             "fire": self._fire_only_new,
             "flush": instance.visit.flush,
             "get": instance.fields.get,
+            "islice": islice,
             "on_event": self._user.on_event,
             "place": instance.place,
             "record_timers": self._record_timers,
@@ -374,9 +376,9 @@ class Execution:
 
     def _events_carefully(self, data: KeyedInput, position: int) -> None:
         """Run the key's records with a way back; poison goes to the dead letters."""
-        for i in range(data.bounds[position], data.bounds[position + 1]):
+        begin, end = data.bounds[position : position + 2]
+        for i, record in enumerate(data.records.between(begin, end), begin):
             self.ctx._time_us = None if data.times is None else data.times[i]
-            record = data.records[i]
             self._carefully(record, partial(self._user.on_event, record, self.ctx))
 
     def _carefully(self, record: Any, step: Callable[[], Iterable[Any] | None]) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riverlock.core.record import Record
 from riverlock.core.types import Schema, Type
 from riverlock.runtime.columns import (
     BRANCH,
@@ -21,6 +23,7 @@ from riverlock.runtime.columns import (
     INPUT,
     SEQ,
     TIME,
+    Records,
     column_values,
     records,
 )
@@ -29,7 +32,6 @@ from riverlock.state.keys import key_ids
 from riverlock.state.layout import canonical
 
 if TYPE_CHECKING:
-    from riverlock.core.record import Record
     from riverlock.runtime.program import OperatorProgram
 
 __all__ = [
@@ -57,7 +59,7 @@ class KeyedInput:
     keys: list[tuple[Any, ...]] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     bounds: list[int] = field(default_factory=lambda: [0])
-    records: list[Record] = field(default_factory=list)
+    records: Records = field(default_factory=partial(Records, (), Record))
     times: list[int | None] | None = None
     broadcast: list[Record] = field(default_factory=list)
     initial: dict[int, list[Record]] = field(default_factory=dict)
@@ -93,7 +95,7 @@ def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
         table, places = table.filter(is_event), places[mask]
     counts = np.bincount(places, minlength=len(result.ids))
     result.bounds = [0, *np.cumsum(counts).tolist()]
-    result.records = list(records(table, program.input))
+    result.records = records(table, program.input)
     if TIME in table.column_names and table[TIME].null_count < table.num_rows:
         result.times = column_values(table[TIME], Type("long"))
     return result

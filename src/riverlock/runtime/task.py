@@ -120,6 +120,9 @@ def _outcome(run: Any) -> bytes:
 def _program(blob: bytes) -> tuple[OperatorProgram, StateLayout]:
     """Unpickle a program once per worker, not once per epoch."""
     program: OperatorProgram = pickle.loads(blob)  # noqa: S301 - from our own driver
+    # PySpark collects garbage after every task. What is loaded by now stays for good,
+    # and need not be looked through each time.
+    gc.freeze()
     return program, program.layout()
 
 

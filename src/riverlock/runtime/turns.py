@@ -18,30 +18,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
 
+    from riverlock.runtime.columns import Records
     from riverlock.state.layout import StateLayout
 
 __all__ = ["Turns", "compiled"]
 
 _EVENTS = """
-i = begin
+record = None
 try:
-    for i in range(begin, end):
+    for record in {records}:
         {set_time}
-        rows = on_event(records[i], ctx)
+        rows = on_event(record, ctx)
         if rows is not None:
             emit(rows)
         {settle}
 except Exception as error:
-    raise failed(error, records[i]) from error
+    raise failed(error, record) from error
 """
 
 _MODULE = """
 def events(begin, end, records, times):
     ctx._time_us = None
+    clock = iter(times[begin:end] if times else ())
     {events}
 
 def visits(turns, payloads, bounds, records, times):
     left = []
+    stream, clock = iter(records), iter(times or ())
     begin = 0
     for at, payload, end in zip(turns, payloads, bounds, strict=True):
         visit.at = at
@@ -67,7 +70,7 @@ class Turns(NamedTuple):
     """The two compiled functions."""
 
     # Run the records of one key: begin, end, records, times.
-    events: Callable[[int, int, list[Any], list[int | None] | None], None]
+    events: Callable[[int, int, Records, list[int | None] | None], None]
     # Run those of all keys; returns the values that each key ended with.
     visits: Callable[..., list[tuple[Any, ...]]]
 
@@ -111,13 +114,15 @@ def _code(  # noqa: PLR0913 - what the text depends on
     has_result: bool,
     has_copies: bool,
 ) -> CodeType:
-    events = _EVENTS.format(
-        set_time="ctx._time_us = times[i]" if has_times else "",
-        settle=_settle(names, kinds),
-    )
+    details = {
+        "set_time": "ctx._time_us = next(clock)" if has_times else "",
+        "settle": _settle(names, kinds),
+    }
+    of_key = _EVENTS.format(records="records.between(begin, end)", **details)
+    in_turn = _EVENTS.format(records="islice(stream, end - begin)", **details)
     text = _MODULE.format(
-        events=_indented(events, 4),
-        visit_events=_indented(events, 8),
+        events=_indented(of_key, 4),
+        visit_events=_indented(in_turn, 8),
         only="[0]" if is_single else "",
         place=_indented(_place(names, has_objects=None in kinds), 8),
         finish="finish()" if has_result else "",
