@@ -1,6 +1,6 @@
 """Running count and sum per key: a Process against everything that is alike.
 
-    python -m benchmarks.keyed_state [--keys 100000] [--rows 400000] [--peers all]
+    python -m benchmarks.keyed_state [--keys 100000] [--rows 400000] [--peers NAME ...]
 
 All read numbers 0, 1, 2, ..., derive key and amount by the same hashes, keep two values
 per key and write nothing out; all but the limit make every epoch or batch durable.
@@ -128,9 +128,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--rows", type=int, default=400_000, help="records per epoch")
-    parser.add_argument("--peers", choices=("short", "all"), default="short")
+    parser.add_argument(
+        "--peers", nargs="+", choices=("all", *CONTENDERS), default=SHORT
+    )
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--warm-up", type=float, default=20, help="seconds")
+    parser.add_argument("--warm-up", type=float, default=40, help="seconds")
     parser.add_argument("--seconds", type=float, default=15, help="measured")
     parser.add_argument("--only", choices=CONTENDERS, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -138,9 +140,10 @@ def main() -> None:
         window = Window(chosen.warm_up, chosen.seconds)
         print(json.dumps(CONTENDERS[chosen.only](chosen.keys, chosen.rows, window)))
         return
+    peers = CONTENDERS if "all" in chosen.peers else chosen.peers
     found: dict[str, list[float]] = {}
     for _ in range(chosen.rounds):
-        for name in SHORT if chosen.peers == "short" else CONTENDERS:
+        for name in dict.fromkeys(["riverlock", *peers]):
             found.setdefault(name, []).extend(
                 in_child(
                     "benchmarks.keyed_state",
