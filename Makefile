@@ -38,7 +38,8 @@ demo: $(STAMP) ## Run the fraud demo: kill it, restart it, compare
 	@$(BIN)/python -m examples.fraud.demo
 
 test: $(STAMP) ## Run all tests but the slow ones (PYTEST_ARGS=... adds options)
-	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	@SPARK_SUBMIT_OPTS="$$($(BIN)/python tools/java_archive.py $(VENV)/spark.jsa)" \
+	  $(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
 check: $(STAMP) ## Check format, lint, types, import contracts and sizes
 	$(BIN)/ruff format --check .
