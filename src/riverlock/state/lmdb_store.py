@@ -2,7 +2,10 @@
 
 Facts that shape this module (docs/architecture.md, "Working copies"):
 
-* LMDB has no checksums: every value carries a CRC-32 of its own.
+* LMDB has no checksums. Every value carries a CRC-32 of its id and itself, which tells
+  a wrong value. A damaged id or tree makes entries *vanish*, which no checksum of
+  theirs can tell: so the ids of each key group are summed up, and before the absence of
+  an entry is believed for the first time, the sum of its group is checked.
 * A truncated file kills its reader with SIGBUS: the size is checked before opening.
 * ``writemap`` kills the process on a full disk: never used.
 * Nothing is synced to disk. A killed process loses nothing, a crashed machine may: the
@@ -16,6 +19,7 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,7 +33,7 @@ from riverlock.state.keys import time_bytes, time_of
 from riverlock.state.store import Changes, StateReader, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["LmdbStore", "close_all"]
 
@@ -51,8 +55,11 @@ _DAMAGE = (
 )
 _CRC = Struct("<I")
 _FIRST_MAP = 64 << 20
-_FORMAT = 1
+_FORMAT = 2
 _VERSION = b"version"
+_SUMS = b"sums"
+# Where the sum of the timers is kept among those of key groups, which have two bytes.
+_TIMERS = b"timers"
 
 
 class _Seal(msgspec.Struct):
@@ -68,6 +75,8 @@ class _Open(msgspec.Struct):
     env: lmdb.Environment
     inode: int
     dbs: tuple[Any, ...]
+    # Groups whose ids this process has found complete.
+    trusted: set[bytes] = msgspec.field(default_factory=set)
 
 
 # Keyed by process too: what a parent opened before a fork is not ours.
@@ -117,10 +126,10 @@ class LmdbStore:
     @contextmanager
     def read(self) -> Iterator[StateReader]:
         """Open one read transaction; MVCC keeps it at its version."""
-        txn, dbs = self._retrying(lambda o: (o.env.begin(), o.dbs))
+        txn, opened = self._retrying(lambda o: (o.env.begin(), o))
         with txn:
             try:
-                yield _LmdbReader(txn, dbs, str(self.path))
+                yield _LmdbReader(txn, opened, str(self.path))
             except _DAMAGE as error:
                 raise self._damaged(error) from error
 
@@ -205,32 +214,42 @@ class LmdbStore:
     def _read_version(self, opened: _Open) -> Version | None:
         with opened.env.begin(db=opened.dbs[3]) as txn:
             raw = txn.get(_VERSION)
-        return None if raw is None else msgspec.msgpack.decode(raw, type=Version)
+        if raw is None:
+            return None
+        if _sealed(_VERSION, raw[4:]) != raw:
+            raise StateCorruptedError(
+                path=str(self.path), why="its version fails its CRC"
+            )
+        return msgspec.msgpack.decode(raw[4:], type=Version)
 
     @staticmethod
     def _apply(opened: _Open, changes: Changes, version: Version) -> None:
         entries, timers, expiry, meta = opened.dbs
         pack = _CRC.pack
         with opened.env.begin(write=True) as txn:
+            sums = _Sums(txn, meta)
             for entry_id in changes.deletes:
-                txn.delete(entry_id, db=entries)
+                if txn.delete(entry_id, db=entries):
+                    sums.remove(entry_id[:2], entry_id)
             if changes.puts:
                 # In order: neighbours share their way down the tree, and a page.
-                txn.cursor(entries).putmulti(
-                    [(i, pack(crc32(v)) + v) for i, v in sorted(changes.puts.items())]
-                )
-            for at, key_id, payload in changes.timers:
-                if payload is None:
-                    txn.delete(at + key_id, db=timers)
-                else:
-                    txn.put(at + key_id, pack(crc32(payload)) + payload, db=timers)
+                puts = sorted(changes.puts.items())
+                cursor = txn.cursor(entries)
+                known = {i for i, _ in cursor.getmulti([i for i, _ in puts])}
+                for entry_id, _ in puts:
+                    if entry_id not in known:
+                        sums.add(entry_id[:2], entry_id)
+                cursor.putmulti([(i, pack(crc32(v, crc32(i))) + v) for i, v in puts])
+            _apply_timers(txn, timers, changes, sums)
             for item in changes.expiries:
                 txn.put(item, b"", db=expiry)
-            txn.put(_VERSION, msgspec.msgpack.encode(version), db=meta)
+            sums.save()
+            version_bytes = msgspec.msgpack.encode(version)
+            txn.put(_VERSION, _sealed(_VERSION, version_bytes), db=meta)
 
     @staticmethod
     def _purge(opened: _Open, now_us: int, limit: int) -> int:
-        entries, _, expiry, _ = opened.dbs
+        entries, _, expiry, meta = opened.dbs
         until = time_bytes(now_us)
         due: list[bytes] = []
         with opened.env.begin(db=expiry) as txn:
@@ -241,13 +260,67 @@ class LmdbStore:
         if not due:
             return 0
         with opened.env.begin(write=True) as txn:
+            sums = _Sums(txn, meta)
             for item in due:
-                payload = txn.get(item[8:], db=entries)
+                entry_id = item[8:]
+                payload = txn.get(entry_id, db=entries)
                 # Written again since: this index record is stale, the entry stays.
                 if payload is not None and payload[4:12] == item[:8]:
-                    txn.delete(item[8:], db=entries)
+                    txn.delete(entry_id, db=entries)
+                    sums.remove(entry_id[:2], entry_id)
                 txn.delete(item, db=expiry)
+            sums.save()
         return len(due)
+
+
+def _apply_timers(
+    txn: lmdb.Transaction[bytes], timers: Any, changes: Changes, sums: _Sums
+) -> None:
+    for at, key_id, payload in changes.timers:
+        timer = at + key_id
+        if payload is None:
+            if txn.delete(timer, db=timers):
+                sums.remove(_TIMERS, timer)
+            continue
+        if txn.get(timer, db=timers) is None:
+            sums.add(_TIMERS, timer)
+        txn.put(timer, _sealed(timer, payload), db=timers)
+
+
+def _sealed(name: bytes, payload: bytes) -> bytes:
+    """Return a payload behind a checksum of its name and itself."""
+    return _CRC.pack(crc32(payload, crc32(name))) + payload
+
+
+class _Sums:
+    """How much the ids of each key group sum up to, and those of all timers.
+
+    Every id counts at least one, so that the sum notices any that is missing.
+    """
+
+    def __init__(self, txn: lmdb.Transaction[bytes], meta: Any) -> None:
+        self._txn, self._meta = txn, meta
+        self._changed = False
+        raw = txn.get(_SUMS, db=meta)
+        self.of: dict[bytes, int] = {}
+        self.is_whole = raw is None or _sealed(_SUMS, raw[4:]) == raw
+        if raw is not None and self.is_whole:
+            self.of = msgspec.msgpack.decode(raw[4:], type=dict[bytes, int])
+
+    def add(self, group: bytes, entry_id: bytes) -> None:
+        self.of[group] = self.of.get(group, 0) + crc32(entry_id) + 1
+        self._changed = True
+
+    def remove(self, group: bytes, entry_id: bytes) -> None:
+        self.of[group] = self.of.get(group, 0) - crc32(entry_id) - 1
+        self._changed = True
+
+    def save(self) -> None:
+        if not self.is_whole:
+            raise lmdb.CorruptedError("the sums of ids fail their CRC")
+        if self._changed:
+            body = msgspec.msgpack.encode(self.of)
+            self._txn.put(_SUMS, _sealed(_SUMS, body), db=self._meta)
 
 
 class _LmdbReader:
@@ -257,38 +330,78 @@ class _LmdbReader:
     they may pass through user code, which must not be blamed for them.
     """
 
-    def __init__(
-        self, txn: lmdb.Transaction[bytes], dbs: tuple[Any, ...], path: str
-    ) -> None:
-        self._entries = txn.cursor(dbs[0])
-        self._timers = txn.cursor(dbs[1])
+    def __init__(self, txn: lmdb.Transaction[bytes], opened: _Open, path: str) -> None:
+        self._entries = txn.cursor(opened.dbs[0])
+        self._timers = txn.cursor(opened.dbs[1])
         self._txn = txn
-        self._db = dbs[0]
+        self._db = opened.dbs[0]
+        self._timers_db = opened.dbs[1]
+        self._meta = opened.dbs[3]
+        self._trusted = opened.trusted
         self._path = path
 
-    def _checked(self, raw: bytes) -> bytes:
+    def _checked(self, name: bytes, raw: bytes) -> bytes:
         payload = raw[4:]
-        if _CRC.pack(crc32(payload)) != raw[:4]:
-            raise StateCorruptedError(path=self._path, why="a value fails its CRC")
+        if _CRC.pack(crc32(payload, crc32(name))) != raw[:4]:
+            raise self._damage("a value fails its CRC")
         return payload
+
+    def _damage(self, why: str) -> StateCorruptedError:
+        return StateCorruptedError(path=self._path, why=why)
+
+    def _trust(self, group: bytes) -> None:
+        """Make sure that no entry of a key group, or no timer, has vanished."""
+        if group in self._trusted:
+            return
+        sums = _Sums(self._txn, self._meta)
+        db = self._timers_db if group == _TIMERS else self._db
+        cursor, get = self._txn.cursor(db), self._txn.get
+        ids: Iterator[bytes] = iter(())
+        if group == _TIMERS:
+            ids = cursor.iternext(values=False)
+        elif cursor.set_range(group):
+            ids = takewhile(
+                lambda i: i.startswith(group), cursor.iternext(values=False)
+            )
+        total = 0
+        for entry_id in ids:
+            total += crc32(entry_id) + 1
+            # Being there is not enough: the way down the tree must lead to it.
+            if get(entry_id, db=db) is None:
+                raise self._damage("entries cannot be found")
+        if not sums.is_whole or total != sums.of.get(group, 0):
+            raise self._damage("entries have vanished")
+        self._trusted.add(group)
 
     def _damaged(self, error: lmdb.Error) -> StateCorruptedError:
         return StateCorruptedError(path=self._path, why=str(error))
 
+    def _groups(self) -> Iterable[bytes]:
+        """Return all key groups that have entries, or should have."""
+        return (g for g in _Sums(self._txn, self._meta).of if g != _TIMERS)
+
     def get(self, entry_id: bytes) -> bytes | None:
         try:
             raw = self._txn.get(entry_id, db=self._db)
+            if raw is None:
+                self._trust(entry_id[:2])
+                return None
         except _DAMAGE as error:
             raise self._damaged(error) from error
-        return None if raw is None else self._checked(raw)
+        return self._checked(entry_id, raw)
 
     def get_many(self, ids: Sequence[bytes]) -> list[bytes | None]:
         checked = self._checked
-        found = {i: checked(raw) for i, raw in self._entries.getmulti(ids)}
+        found = {i: checked(i, raw) for i, raw in self._entries.getmulti(ids)}
+        if len(found) < len(ids):
+            for group in {i[:2] for i in ids if i not in found} - self._trusted:
+                self._trust(group)
         return list(map(found.get, ids))
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         try:
+            for group in [prefix[:2]] if prefix else list(self._groups()):
+                self._trust(group)
             # A cursor of its own: user code may look up while it iterates.
             cursor = self._txn.cursor(self._db)
             if not (cursor.set_range(prefix) if prefix else cursor.first()):
@@ -296,13 +409,14 @@ class _LmdbReader:
             for entry_id, raw in cursor.iternext():
                 if not entry_id.startswith(prefix):
                     return
-                yield entry_id, self._checked(raw)
+                yield entry_id, self._checked(entry_id, raw)
         except _DAMAGE as error:
             raise self._damaged(error) from error
 
     def last(self, prefix: bytes) -> bytes | None:
         cursor = self._entries
         try:
+            self._trust(prefix[:2])
             past = prefix + b"\xff" * 16
             found = cursor.prev() if cursor.set_range(past) else cursor.last()
             key = cursor.key() if found else b""
@@ -314,14 +428,16 @@ class _LmdbReader:
         self, kind: int, until_us: int
     ) -> Iterator[tuple[int, bytes, bytes]]:
         until = bytes((kind,)) + time_bytes(until_us)
+        self._trust(_TIMERS)
         if not self._timers.set_range(bytes((kind,))):
             return
         for raw_id, raw in self._timers.iternext():
             if raw_id[:9] > until:
                 return
-            yield time_of(raw_id[1:9]), raw_id[9:], self._checked(raw)
+            yield time_of(raw_id[1:9]), raw_id[9:], self._checked(raw_id, raw)
 
     def first_timer(self, kind: int) -> int | None:
+        self._trust(_TIMERS)
         if not self._timers.set_range(bytes((kind,))):
             return None
         raw_id = self._timers.key()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -255,3 +257,64 @@ for n in range(1, 1000):
     store = LmdbStore(tmp_path / "copy")
     assert store.version() == Version(50, "t", "s")
     assert set(content(store).values()) == {b"50"}
+
+
+def _read_everything(path: Path, ids: list[bytes]) -> object:
+    """What a task could learn from a copy; ``damaged`` if it was told so."""
+    store = LmdbStore(path)
+    try:
+        if store.version() is None:
+            return "damaged"
+        with store.read() as reader:
+            return (
+                reader.get_many(ids),
+                [reader.get(i) for i in ids[::7]],
+                list(reader.scan(ids[0][:3])),
+                list(reader.due_timers(EVENT, 1 << 60)),
+            )
+    except StateCorruptedError:
+        return "damaged"
+
+
+def _child_reads(path: Path, ids: list[bytes], expected: object) -> str:
+    """Read in a child process: a damaged tree may also kill its reader."""
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        found = _read_everything(path, ids)
+        os._exit(0 if found == expected else 3 if found == "damaged" else 4)
+    status = os.waitpid(pid, 0)[1]
+    if os.WIFSIGNALED(status):
+        return "killed"  # a crashed worker's copy is thrown away
+    return {0: "right", 3: "damaged", 4: "wrong"}[os.WEXITSTATUS(status)]
+
+
+def test_no_flipped_bit_makes_a_copy_lie(tmp_path: Path) -> None:
+    path = tmp_path / "copy"
+    changes = Changes.empty()
+    stored = [b"\0%c" % (n % 4) + b"%08d" % (n * 3) for n in range(1500)]
+    changes.puts |= {i: i[::-1] * 2 for i in stored}
+    changes.timers += [
+        (bytes((EVENT,)) + time_bytes(n * 10), stored[n], b"key") for n in range(40)
+    ]
+    store = LmdbStore(path)
+    store.apply(changes, V1)
+    store.close()
+    absent = [b"\0%c" % (n % 4) + b"%08d" % (n * 3 + 1) for n in range(50)]
+    ids = sorted([*stored, *absent])
+    expected = _read_everything(path, ids)
+    LmdbStore(path).close()
+    whole, seal = (path / "data.mdb").read_bytes(), (path / "seal.json").read_bytes()
+    chance = random.Random(5)
+    outcomes = Counter[str]()
+    for _ in range(300):
+        damaged = bytearray(whole)
+        bit = chance.randrange(len(whole) * 8)
+        damaged[bit // 8] ^= 1 << (bit % 8)
+        path.mkdir(exist_ok=True)  # whoever notices damage throws the copy away
+        (path / "seal.json").write_bytes(seal)
+        (path / "data.mdb").write_bytes(damaged)
+        outcomes[_child_reads(path, ids, expected)] += 1
+
+    assert outcomes["wrong"] == 0, outcomes
+    assert outcomes["damaged"] > 50, outcomes
