@@ -79,7 +79,7 @@ Exit codes:
   3    a store or snapshot is damaged or missing
   4    another run owns the flow
   5    a sink did not commit
-  130  interrupted
+  130  interrupted by Ctrl-C, after finishing the epoch (SIGTERM: 0)
 
 \b
 Examples:

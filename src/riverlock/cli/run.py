@@ -91,9 +91,18 @@ def run(
         shown.begin(flow.name, newest=_newest(store))
         shown.is_stopping = lambda: bool(seen())
         flow.run(store, on_status=shown.update, **chosen)
-        interrupted = bool(seen())
-    shown.end(text.now_us(), interrupted=interrupted, store=store)
-    return _INTERRUPTED if interrupted else 0
+        signals = set(seen())
+    shown.end(text.now_us(), interrupted=bool(signals), store=store)
+    return exit_code(signals)
+
+
+def exit_code(signals: set[int]) -> int:
+    """Return what a run that ended well exits with, given the stop signals it got.
+
+    A supervisor that asks with SIGTERM gets what it asked for: the epoch was finished,
+    and a new run starts where this one ended. Ctrl-C is for shells, which expect 130.
+    """
+    return _INTERRUPTED if signal.SIGINT in signals else 0
 
 
 def _newest(store: str) -> int | None:
