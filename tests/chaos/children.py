@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.chaos import archive
 from tests.chaos.processes import descendants, is_running, wait_until
 from tests.chaos.worker_flow import Options
 
@@ -44,7 +43,6 @@ class Child:
             k: v for k, v in os.environ.items() if not k.startswith("RIVERLOCK_")
         }
         environment["PYTHONUNBUFFERED"] = "1"
-        environment[archive.VARIABLE] = archive.java_options()
         if self.faults_dir is not None:
             self.faults_dir.mkdir(parents=True, exist_ok=True)
             environment[faults.DIRECTORY_VARIABLE] = str(self.faults_dir)

@@ -188,9 +188,6 @@ def session(options: Options) -> Any:
     """Start Spark as quickly as it can be started."""
     conf = {
         "spark.driver.memory": "1g",
-        # Do not optimise for a minute that we do not have.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-        + os.environ.get("CHAOS_JAVA_OPTIONS", ""),
         # Workers would inherit the driver's plan; they have one of their own, or none.
         f"spark.executorEnv.{PLAN_VARIABLE}": options.worker_faults,
         f"spark.executorEnv.{DIRECTORY_VARIABLE}": os.environ.get(
