@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument(
         "--peers", nargs="+", choices=("all", *CONTENDERS), default=SHORT
     )
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--warm-up", type=float, default=40, help="seconds")
     parser.add_argument("--seconds", type=float, default=15, help="measured")
     parser.add_argument("--only", choices=CONTENDERS, help=argparse.SUPPRESS)
