@@ -142,7 +142,7 @@ def _keys(
 
 def _rank(into: KeyedInput) -> np.ndarray:
     """Sort the keys by id; returns the place of each code."""
-    order = pc.sort_indices(pa.array(into.ids, pa.binary())).to_numpy()
+    order = _sorted_places(into.ids)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     places = order.tolist()
@@ -150,6 +150,21 @@ def _rank(into: KeyedInput) -> np.ndarray:
     into.keys = [into.keys[i] for i in places]
     into.groups = [into.groups[i] for i in places]
     return rank
+
+
+def _sorted_places(ids: list[bytes]) -> np.ndarray:
+    """Return where the ids are in their order, smallest first."""
+    if max(map(len, ids)) <= 8:
+        # Short ids as numbers, in a third of the time; padding makes none of them
+        # equal unless one is another one with zeros behind it.
+        padded = b"".join([i.ljust(8, b"\0") for i in ids])
+        numbers = np.frombuffer(padded, dtype=">u8").astype(np.uint64)
+        order = np.argsort(numbers)
+        ordered = numbers[order]
+        if np.all(ordered[1:] > ordered[:-1]):
+            return order
+    places: np.ndarray = pc.sort_indices(pa.array(ids, pa.binary())).to_numpy()
+    return places
 
 
 def _by_first_position(table: pa.Table) -> pa.Table:
