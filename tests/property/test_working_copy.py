@@ -70,6 +70,7 @@ def small_tails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail, "_MAX_ROWS", 7)
     monkeypatch.setattr(tail, "_MAX_FILES", 7)
     monkeypatch.setattr(tail, "_MAX_TAILS", 2)
+    monkeypatch.setattr(tail, "_MAX_BYTES", 30)
 
 
 @settings(max_examples=60)

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Tail", "TailReader", "tail_at"]
 
-# More rows or files than these are flushed. A hundred thousand rows are some 25 MB in a
-# worker; a file costs a restarted worker a few milliseconds.
+# More than these is flushed. A hundred thousand rows are some 25 MB in a worker; a file
+# costs a restarted worker a few milliseconds.
 _MAX_ROWS = 100_000
 _MAX_FILES = 64
+_MAX_BYTES = 64 << 20
 # A worker may come to see every range of every operator: it keeps these in memory.
 _MAX_TAILS = 8
 
@@ -43,12 +44,16 @@ class Tail:
         self._start: Version | None = None
         # What the files in memory lead to.
         self._end: Version | None = None
-        self._files = 0
+        self._files = self._bytes = 0
 
     @property
     def is_full(self) -> bool:
         """Whether it is time to write everything to LMDB."""
-        return len(self.rows) >= _MAX_ROWS or self._files >= _MAX_FILES
+        return (
+            len(self.rows) >= _MAX_ROWS
+            or self._files >= _MAX_FILES
+            or self._bytes >= _MAX_BYTES
+        )
 
     def follow(
         self, start: Version, until: int, token_of: Callable[[int], str | None]
@@ -117,7 +122,7 @@ class Tail:
         """Drop what is in memory."""
         self.rows = {}
         self._start = self._end = None
-        self._files = 0
+        self._files = self._bytes = 0
 
     def clear(self) -> None:
         """Drop the files too: LMDB has everything, or is to be built anew."""
@@ -133,6 +138,7 @@ class Tail:
             rows[entry_id] = None
         self._end = version
         self._files += 1
+        self._bytes += sum(map(len, changes.puts.values()))
 
     def _links(
         self, until: int, token_of: Callable[[int], str | None]
@@ -186,12 +192,14 @@ class TailReader:
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Give the entries whose id begins with ``prefix``, in order."""
+        if prefix:
+            # What belongs to a key beside its row; nothing of that kind waits.
+            yield from self._reader.scan(prefix)
+            return
         rows = self._rows
-        mine = [
-            (i, p) for i, p in rows.items() if p is not None and i.startswith(prefix)
-        ]
+        mine = sorted((i, p) for i, p in rows.items() if p is not None)
         older = (pair for pair in self._reader.scan(prefix) if pair[0] not in rows)
-        yield from merge(sorted(mine), older)
+        yield from merge(mine, older)
 
 
 # The tails of this process, most recently used last.
