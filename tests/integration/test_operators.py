@@ -637,7 +637,10 @@ def _build(what: str, stream: Any) -> None:  # noqa: C901 - one arm per mistake
     ],
 )
 def test_impossible_flows_are_refused_before_anything_runs(
-    spark: SparkSession, orders_dir: str, what: str
+    spark: SparkSession,
+    orders_dir: str,
+    what: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     stream = rl.Flow("bad").read(source(orders_dir, ORDERS))
 
@@ -645,6 +648,7 @@ def test_impossible_flows_are_refused_before_anything_runs(
         _build(what, stream)
 
     assert "could not use" in str(caught.value)
+    assert "org.apache.spark" not in str(caught.value) + capfd.readouterr().err
 
 
 def test_a_udf_that_raises_is_the_users_error_and_is_not_tried_for_ever(

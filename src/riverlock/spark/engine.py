@@ -33,7 +33,7 @@ from riverlock.spark.compile import (
     initial_frame,
 )
 from riverlock.spark.frames import Frames
-from riverlock.spark.remote import explained, last_line
+from riverlock.spark.remote import explained, last_line, unlogged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -86,11 +86,12 @@ class SparkEngine:
         name = f"riverlock {self.compiled.flow.name} {epoch} {stage_id}"
         try:
             self.spark.sparkContext.setJobGroup(self._job_group, name)
-            match stage:
-                case KeyedStage():
-                    rows = self._keyed(stage, frames, epoch, planned, parent)
-                case WriteStage():
-                    rows = self._write(stage, frames, epoch)
+            with unlogged():
+                match stage:
+                    case KeyedStage():
+                        rows = self._keyed(stage, frames, epoch, planned, parent)
+                    case WriteStage():
+                        rows = self._write(stage, frames, epoch)
         except AnalysisException as error:
             raise InvalidFlowError(
                 f"stage {stage_id!r}",

@@ -27,6 +27,7 @@ from riverlock.flow.graph import (
     Union,
 )
 from riverlock.runtime.columns import BRANCH, HIDDEN, SEQ, SOURCE, TIME
+from riverlock.spark.remote import unlogged
 from riverlock.spark.rowwise import row_wise
 from riverlock.spark.structs import struct_of
 
@@ -109,7 +110,8 @@ class Frames:
         """
         if node not in self._made:
             try:
-                self._made[node] = self._make(node)
+                with unlogged():
+                    self._made[node] = self._make(node)
             except (AnalysisException, ParseException) as error:
                 raise _explained(node, error) from error
         return self._made[node]
@@ -237,7 +239,7 @@ class Frames:
 
 def _explained(node: Node, error: AnalysisException) -> InvalidFlowError:
     what = getattr(node, "operation", type(node).__name__.lower())
-    message = str(error).split(";\n")[0].splitlines()[0]
+    message = str(error).strip().split(";\n")[0].splitlines()[0]
     return InvalidFlowError(
         f"{what} of the flow",
         expected="an expression that Spark accepts",

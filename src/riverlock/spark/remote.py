@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import pickle
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PythonException
+from pyspark.logger import PySparkLogger
 
 from riverlock.core.errors import (
     EpochAbortedError,
@@ -17,9 +19,14 @@ from riverlock.core.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.errors import PySparkException
 
-__all__ = ["RemoteError", "explained", "find_remote", "last_line"]
+__all__ = ["RemoteError", "explained", "find_remote", "last_line", "unlogged"]
+
+# PySpark logs an error of analysis, Java frames and all, before anyone can catch it.
+_TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 _MARK = re.compile(r"riverlock-error\[([A-Za-z0-9+/=]+)\]")
 # Spark names its errors: [FAILED_READ_FILE.NO_HINT] Encountered error while ...
@@ -35,6 +42,20 @@ _MAY_PASS = re.compile(
     r"|BrokenPipeError|InjectedFault|StateCorruptedError"
 )
 _PYTHON_ERROR = re.compile(r"^(\w[\w.]*(?:Error|Exception|Fault)[^\n]*)", re.MULTILINE)
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Keep PySpark from logging errors that we are going to tell in our own words."""
+    loggers = [PySparkLogger.getLogger(name) for name in _TALKATIVE]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was_disabled in zip(loggers, before, strict=True):
+            logger.disabled = was_disabled
 
 
 class RemoteError(Exception):

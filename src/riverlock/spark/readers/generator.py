@@ -25,10 +25,11 @@ class GeneratorReader:
     def __init__(self, spark: SparkSession, source: Generator, clock: Clock) -> None:
         """Keep the description."""
         self._spark, self._source, self._clock = spark, source, clock
-        # Made once: each is a call into Spark's virtual machine.
-        self._columns = [F.expr(t).alias(n) for n, t in source.columns.items()]
-        self._columns.append(F.col("id").alias(SEQ))
-        self._seed = F.lit(source.seed).cast("bigint")
+        for text in source.columns.values():
+            F.expr(text)  # one expression each, or Spark says what is wrong
+        # A line of its own ends a comment, should the text end with one.
+        columns = [f"({t}\n) AS {_quoted(n)}" for n, t in source.columns.items()]
+        self._columns = ", ".join([*columns, f"id AS {SEQ}"])
 
     def initial(self) -> Any:
         """Begin at row 0; with a pace, time is counted from now."""
@@ -56,22 +57,22 @@ class GeneratorReader:
         return int(end["row"] - start["row"])
 
     def read(self, start: Any, end: Any) -> DataFrame:
-        """Compute the rows."""
-        source = self._source
+        """Compute the rows; one statement, since each costs Spark an analysis."""
+        source, rows = self._source, end["row"] - start["row"]
         parts = source.partitions or self._spark.sparkContext.defaultParallelism
         # Spark writes numbers into the code that it generates, so that every range
         # would be compiled anew, a tenth of an epoch. An array it keeps beside it, and
         # an index that it cannot know beforehand keeps it from looking inside.
-        first = F.expr(f"array({start['row']}L)[spark_partition_id() * 0]")
-        ids = self._spark.range(0, end["row"] - start["row"], 1, parts)
-        ids = ids.select((F.col("id") + first).alias("id"))
-        if any("seed" in text.lower() for text in source.columns.values()):
-            ids = ids.withColumn("seed", self._seed)
+        row = f"(id + array({start['row']}L)[spark_partition_id() * 0])"
+        inner = [f"{row} AS id", f"{source.seed}L AS seed"]
         if source.rows_per_second is not None:
-            micros = f"{start['origin_us']} + id * {1_000_000 / source.rows_per_second}"
-            created = F.expr(f"timestamp_micros(cast({micros} as bigint))")
-            ids = ids.withColumn("created", created)
-        return ids.select(*self._columns)
+            step = 1_000_000 / source.rows_per_second
+            micros = f"{start['origin_us']} + {row} * {step}"
+            inner.append(f"timestamp_micros(cast({micros} as bigint)) AS created")
+        return self._spark.sql(
+            f"SELECT {self._columns} FROM"  # noqa: S608 - expressions of the user
+            f" (SELECT {', '.join(inner)} FROM range(0, {rows}, 1, {parts}))"
+        )
 
     def observed(self, rows: int) -> dict[str, float]:
         """Nothing to learn."""
@@ -79,3 +80,8 @@ class GeneratorReader:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace("`", "``")
+    return f"`{doubled}`"
