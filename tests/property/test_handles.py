@@ -230,12 +230,18 @@ def test_rewound_handles_are_as_they_were(first: Any, second: Any) -> None:
 def test_last_and_scan_agree(kind: str, tmp_path: Path) -> None:
     store: Store = MemoryStore() if kind == "memory" else LmdbStore(tmp_path / "copy")
     changes = ChangeLog(layout(), "op").changes()
-    changes.puts |= {b"a\x01": b"1", b"a\x02": b"2", b"b": b"3", b"\xff": b"4"}
+    # Ids begin with the two bytes of their key group.
+    changes.puts |= {
+        b"\0\1a\x01": b"1",
+        b"\0\1a\x02": b"2",
+        b"\0\1b": b"3",
+        b"\xff\xff": b"4",
+    }
     store.apply(changes, Version(1, "t", "s"))
 
     with store.read() as reader:
-        assert reader.last(b"a") == b"a\x02"
-        assert reader.last(b"b") == b"b"
-        assert reader.last(b"c") is None
-        assert reader.last(b"\xff") == b"\xff"
-        assert [i for i, _ in reader.scan(b"a")] == [b"a\x01", b"a\x02"]
+        assert reader.last(b"\0\1a") == b"\0\1a\x02"
+        assert reader.last(b"\0\1b") == b"\0\1b"
+        assert reader.last(b"\0\1c") is None
+        assert reader.last(b"\xff\xff") == b"\xff\xff"
+        assert [i for i, _ in reader.scan(b"\0\1a")] == [b"\0\1a\x01", b"\0\1a\x02"]

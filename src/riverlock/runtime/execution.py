@@ -112,7 +112,6 @@ class Execution:
         self._result = getattr(self._user, "_result", None)
         self._has_timers = overrides(program.process, "on_timer")
         self._is_plain = self._instance.is_plain and not program.has_dead_letters
-        self._turns = self._compiled(has_times=False)
         # What has become of timers in this epoch, for the heads of the queue.
         self._timers_gone: set[tuple[int, int, bytes]] = set()
         self._timers_set: dict[int, list[int]] = {EVENT: [], PROCESSING: []}
@@ -134,8 +133,8 @@ class Execution:
                 partial(self._guard, "on_broadcast", step, record=record)
             )
         self._guard("open or on_broadcast", self._check_no_key_was_needed)
-        if data.times is not None:
-            self._turns = self._compiled(has_times=True)
+        # Not before: ``open`` may choose what handles records.
+        self._turns = self._compiled(has_times=data.times is not None)
         due = self._due_timers()
         if self._is_plain and not due and not data.initial:
             self._plain_visits(data)
@@ -369,6 +368,7 @@ class Execution:
         }
         return compiled(
             self._layout,
+            instance.kinds,
             has_times=has_times,
             has_result=self._result is not None,
             helpers=helpers,

@@ -80,12 +80,13 @@ def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
     if table.num_rows == 0:
         return result
     # Positions decide ties; nothing below may depend on the order of arrival.
-    table = _by_first_position(table)
+    in_order = None if BRANCH in table.column_names else _by_first_position(table)
+    table = table if in_order is None else in_order
     codes, first = _codes(table, program.keys)
     _keys(table, program, first, result)
     rank = _rank(result)
     places = rank[codes]
-    order = _order(table, places)
+    order = _order(table, places) if in_order is None else _order_within(places)
     table, places = table.take(pa.array(order)), places[order]
     if INPUT in table.column_names:
         is_event = pc.equal(table[INPUT], EVENTS)
@@ -167,11 +168,17 @@ def _sorted_places(ids: list[bytes]) -> np.ndarray:
     return places
 
 
-def _by_first_position(table: pa.Table) -> pa.Table:
-    """Put batches in the order of their first rows: then all rows are, usually."""
+def _by_first_position(table: pa.Table) -> pa.Table | None:
+    """Return the table with its batches in the order of their first rows.
+
+    Rows of one source are usually in order then; None if not. Rows with one position
+    come from one map task and keep the order in which it made them.
+    """
     batches = [b for b in table.to_batches() if b.num_rows]
     batches.sort(key=lambda b: b[SEQ][0].as_py())
-    return pa.Table.from_batches(batches)
+    sorted_table = pa.Table.from_batches(batches)
+    positions = sorted_table[SEQ].to_numpy()
+    return sorted_table if np.all(positions[1:] >= positions[:-1]) else None
 
 
 def _order(table: pa.Table, places: np.ndarray) -> np.ndarray:
@@ -179,15 +186,19 @@ def _order(table: pa.Table, places: np.ndarray) -> np.ndarray:
     positions = [table[SEQ].to_numpy()]
     if BRANCH in table.column_names:
         positions.insert(0, pc.fill_null(table[BRANCH], 0).to_numpy())
-    elif np.all(positions[0][1:] >= positions[0][:-1]):
-        # As rows of one source usually come. NumPy sorts 16 bits at a time, stably,
-        # ten times as fast as it compares.
-        order = np.argsort(places.astype(np.uint16), kind="stable")
-        if places.max(initial=0) >= 1 << 16:
-            high = (places >> 16).astype(np.uint16)
-            order = order[np.argsort(high[order], kind="stable")]
-        return order
     return np.lexsort([*positions, places])
+
+
+def _order_within(places: np.ndarray) -> np.ndarray:
+    """Return rows that are in order of position, ordered by place of their key.
+
+    NumPy sorts 16 bits at a time, stably, ten times as fast as it compares.
+    """
+    order = np.argsort(places.astype(np.uint16), kind="stable")
+    if places.max(initial=0) >= 1 << 16:
+        high = (places >> 16).astype(np.uint16)
+        order = order[np.argsort(high[order], kind="stable")]
+    return order
 
 
 def _unpacked(table: pa.Table, column: str, schema: Schema) -> list[Record]:

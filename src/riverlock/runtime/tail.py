@@ -66,6 +66,8 @@ class Tail:
             token_of: The run that decided an epoch: files of other timelines are not
                 followed.
         """
+        if start.token != token_of(start.epoch):
+            return start  # a file of another timeline: nothing leads on from there
         if self._start != start or not self._is_of(until, token_of):
             self.forget()
             self._start = self._end = start

@@ -77,6 +77,7 @@ class Turns(NamedTuple):
 
 def compiled(
     layout: StateLayout,
+    settled: list[tuple[str, type | None]],
     *,
     has_times: bool,
     has_result: bool,
@@ -86,6 +87,8 @@ def compiled(
 
     Args:
         layout: Its state.
+        settled: The values to settle after each record, with the types that need no
+            settling: those of the key, and those of its group.
         has_times: Whether records have event times.
         has_result: Whether each key's turn ends with a row of the operator.
         helpers: What the text calls by name.
@@ -93,10 +96,11 @@ def compiled(
     row = layout.rows["key"]
     code = _code(
         tuple(row.names),
-        tuple(c.plain and c.plain.__name__ for c in row.codecs),
+        tuple((name, kind and kind.__name__) for name, kind in settled),
         is_single=len(layout.keys.fields) == 1,
         has_times=has_times,
         has_result=has_result,
+        has_objects=bool(row.objects),
         has_copies=bool(row.objects or row.copied),
     )
     space = {**helpers, "decode": row.decode}
@@ -107,16 +111,17 @@ def compiled(
 @lru_cache(maxsize=128)
 def _code(  # noqa: PLR0913 - what the text depends on
     names: tuple[str, ...],
-    kinds: tuple[str | None, ...],
+    settled: tuple[tuple[str, str | None], ...],
     *,
     is_single: bool,
     has_times: bool,
     has_result: bool,
+    has_objects: bool,
     has_copies: bool,
 ) -> CodeType:
     details = {
         "set_time": "ctx._time_us = next(clock)" if has_times else "",
-        "settle": _settle(names, kinds),
+        "settle": _settle(settled),
     }
     of_key = _EVENTS.format(records="records.between(begin, end)", **details)
     in_turn = _EVENTS.format(records="islice(stream, end - begin)", **details)
@@ -124,7 +129,7 @@ def _code(  # noqa: PLR0913 - what the text depends on
         events=_indented(of_key, 4),
         visit_events=_indented(in_turn, 8),
         only="[0]" if is_single else "",
-        place=_indented(_place(names, has_objects=None in kinds), 8),
+        place=_indented(_place(names, has_objects=has_objects), 8),
         finish="finish()" if has_result else "",
         settle_for_good="settle_for_good()" if has_copies else "",
         values="".join(f"get({n!r}), " for n in names),
@@ -132,16 +137,14 @@ def _code(  # noqa: PLR0913 - what the text depends on
     return compile(text, "<turns>", "exec")
 
 
-def _settle(names: tuple[str, ...], kinds: tuple[str | None, ...]) -> str:
+def _settle(settled: tuple[tuple[str, str | None], ...]) -> str:
     """Settle what a record assigned, unless it all has its declared type already."""
-    if not names:
+    if not settled:
         return ""
-    if None in kinds:
+    if any(kind is None for _, kind in settled):
         return "settle()"
     # An unset value is settled too: the default of ``get`` has the right type.
-    is_not = " or ".join(
-        f"type(get({n!r}, {k}_)) is not {k}" for n, k in zip(names, kinds, strict=True)
-    )
+    is_not = " or ".join(f"type(get({n!r}, {k}_)) is not {k}" for n, k in settled)
     return f"if {is_not}: settle()"
 
 

@@ -148,8 +148,8 @@ class WorkingCopy:
             SnapshotCorruptedError: A needed file is missing or altered.
         """
         if base.epoch is None:
-            if self.store.version() is not None:
-                self._clear()
+            # Always: this process may remember what another one has cleared.
+            self._clear()
             return
         token = base.token(base.epoch)
         assert token is not None
@@ -218,7 +218,9 @@ class WorkingCopy:
         for file in files:
             changes, redo = self._changes(file, layout, storage)
         may_wait = not (layout.handled or changes.timers or changes.expiries)
-        if may_wait and files:
+        # Nothing to wait for: the version moves on, or a compaction would overtake it.
+        may_wait = may_wait and bool(files or self._tail.rows)
+        if may_wait:
             self._tail.add(changes, wanted, redo)
         if not may_wait or self._tail.is_full:
             self.store.apply(self._tail.with_all(changes), wanted)
