@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import threading
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,20 +24,24 @@ ROUNDS = 5
 
 @pytest.fixture(scope="module")
 def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server_module = pytest.importorskip("moto.server")
+    moto = pytest.importorskip("moto.moto_server.werkzeug_app")
     import logging
 
+    from werkzeug.serving import make_server
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = server_module.ThreadedMotoServer(
-        ip_address="127.0.0.1", port=0, verbose=False
-    )
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
+    app = moto.DomainDispatcherApplication(moto.create_backend_app)
+    # One request at a time: a conditional put is atomic in S3, but not in moto.
+    server = make_server("127.0.0.1", 0, app, threaded=False)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    endpoint = f"http://127.0.0.1:{server.server_port}"
     request = urllib.request.Request(f"{endpoint}/bucket", method="PUT")
     urllib.request.urlopen(request, timeout=10).close()
     yield endpoint
-    server.stop()
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
 def make_local(tmp_path: Path, _: Callable[[], str]) -> Storage:
