@@ -57,7 +57,8 @@ def rates(
     return window.steady([found[b] for b in sorted(found)])
 
 
-def transform_with_state(records: DataFrame) -> DataFrame:
+def _processor(fold: Callable[[Any, int, float], tuple[int, float]]) -> Any:
+    """Return a processor that keeps what ``fold`` makes of a key's rows."""
     from pyspark.sql.streaming.stateful_processor import (
         StatefulProcessor,
         StatefulProcessorHandle,
@@ -73,49 +74,36 @@ def transform_with_state(records: DataFrame) -> DataFrame:
             rows: Any,
             timerValues: Any,  # noqa: N803
         ) -> Any:
-            n, total = self._state.get() or (0, 0.0)
-            for row in rows:
-                n += 1
-                total += row.amount
-            self._state.update((n, total))
+            self._state.update(fold(rows, *(self._state.get() or (0, 0.0))))
             return iter(())
 
         def close(self) -> None:
             pass
 
+    return Running()
+
+
+def transform_with_state(records: DataFrame) -> DataFrame:
+    def fold(rows: Any, n: int, total: float) -> tuple[int, float]:
+        for row in rows:
+            n += 1
+            total += row.amount
+        return n, total
+
     return records.groupBy("k").transformWithState(
-        Running(), "k bigint", outputMode="Update", timeMode="None"
+        _processor(fold), "k bigint", outputMode="Update", timeMode="None"
     )
 
 
 def transform_with_state_in_pandas(records: DataFrame) -> DataFrame:
-    from pyspark.sql.streaming.stateful_processor import (
-        StatefulProcessor,
-        StatefulProcessorHandle,
-    )
-
-    class Running(StatefulProcessor):
-        def init(self, handle: StatefulProcessorHandle) -> None:
-            self._state = handle.getValueState("state", STATE)
-
-        def handleInputRows(  # noqa: N802 - PySpark's spelling
-            self,
-            key: Any,
-            rows: Any,
-            timerValues: Any,  # noqa: N803
-        ) -> Any:
-            n, total = self._state.get() or (0, 0.0)
-            for frame in rows:
-                n += len(frame)
-                total += float(frame["amount"].sum())
-            self._state.update((n, total))
-            return iter(())
-
-        def close(self) -> None:
-            pass
+    def fold(frames: Any, n: int, total: float) -> tuple[int, float]:
+        for frame in frames:
+            n += len(frame)
+            total += float(frame["amount"].sum())
+        return n, total
 
     return records.groupBy("k").transformWithStateInPandas(
-        Running(), "k bigint", outputMode="Update", timeMode="None"
+        _processor(fold), "k bigint", outputMode="Update", timeMode="None"
     )
 
 
