@@ -83,8 +83,8 @@ class Window:
         return values[self._skipped :]
 
 
-def epoch_seconds_of(flow: rl.Flow, rows: int, window: Window) -> list[float]:
-    """Run a flow with epochs of so many rows; returns the seconds of steady epochs."""
+def rates_of(flow: rl.Flow, rows: int, window: Window) -> list[float]:
+    """Run a flow with epochs of so many rows; returns records/s of steady epochs."""
     seconds: list[float] = []
     over = threading.Event()
     began = time.monotonic()
@@ -103,9 +103,4 @@ def epoch_seconds_of(flow: rl.Flow, rows: int, window: Window) -> list[float]:
         while not over.wait(1) and handle.is_active:
             pass
         handle.stop()
-    return window.steady(seconds)
-
-
-def rows_of(flow: rl.Flow, rows: int, window: Window) -> list[float]:
-    """As ``epoch_seconds_of``, in records per second."""
-    return [rows / s for s in epoch_seconds_of(flow, rows, window)]
+    return [rows / s for s in window.steady(seconds)]

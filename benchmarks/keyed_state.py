@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import streaming
-from benchmarks.common import Window, in_child, median, rows_of, save, show
+from benchmarks.common import Window, in_child, median, rates_of, save, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,7 @@ def riverlock(keys: int, rows: int, window: Window) -> list[float]:
     columns = {"k": KEY.format(n="id", keys=keys), "amount": AMOUNT.format(n="id")}
     stream = flow.read(rl.sources.generator(columns, rows=rows * 10_000))
     stream.key_by("k").process(Running(), uid="running")
-    return rows_of(flow, rows, window)
+    return rates_of(flow, rows, window)
 
 
 def structured(

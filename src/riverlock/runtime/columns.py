@@ -60,8 +60,8 @@ def column_values(column: pa.ChunkedArray | pa.Array, kind: Type) -> list[Any]:
 class Records:
     """The rows of a table as records, each made when its turn comes.
 
-    One that is made, used and freed before the next stays in the processor's cache;
-    made all at once they cost half as much again.
+    One that is made, used and freed before the next stays in the processor's cache,
+    and a task never holds them all.
     """
 
     def __init__(self, columns: Sequence[list[Any]], kind: type[Record]) -> None:

@@ -225,10 +225,7 @@ class Execution:
                 yield None, key_id, key, int.from_bytes(key_id[:2], "big")
 
     def _plain_visits(self, data: KeyedInput) -> None:
-        """Visit all keys when records are all there is.
-
-        What can be done for all keys at once is: it costs a fifth of doing it per key.
-        """
+        """Visit all keys when records are all there is; log what they left at once."""
         left = self._turns.visits(
             zip(data.ids, data.groups, data.keys, strict=True),
             data.payloads,
