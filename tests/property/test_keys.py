@@ -103,3 +103,17 @@ def test_float_keys_that_are_equal_have_one_id() -> None:
         first, second = layout.key_of((one,)), layout.key_of((two,))
         assert keys.key_bytes(first) == keys.key_bytes(second)
         assert keys.xxhash64(first, schema) == keys.xxhash64(second, schema)
+
+
+@given(two_keys(), TEXT.map(lambda t: t * 100))
+def test_ids_of_many_keys_are_those_of_each(
+    case: tuple[Schema, tuple[Any, ...], tuple[Any, ...]], long: str
+) -> None:
+    _, first, second = case
+    for rows in ([first, second], [(long,), ("short",)]):
+        ids = keys.key_ids([7, 65_000], list(zip(*rows, strict=True)))
+
+        assert ids == [
+            keys.with_group(7, keys.key_bytes(rows[0])),
+            keys.with_group(65_000, keys.key_bytes(rows[1])),
+        ]
