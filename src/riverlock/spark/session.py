@@ -53,6 +53,7 @@ _SESSION_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "riverlock.spark.daemon",
     # Over TCP the first batch of a task waits 40 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
