@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from riverlock.runtime.planner import Planner
     from riverlock.sinks.committer import Committer
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.records import InputRange, Manifest
 
 __all__ = ["Engine", "RegionDriver"]
 
@@ -62,13 +62,15 @@ class Engine(Protocol):
 
     def run_stage(
         self,
-        stage_id: str,
-        epoch: int,
-        planned: PlannedInputs,
+        order: do.RunStage,
         parent: Manifest | None,
-        earlier: Mapping[str, tuple[Vote, ...]],
+        following: Mapping[str, InputRange] | None,
     ) -> tuple[Vote, ...]:
-        """Run one stage; returns one vote per task."""
+        """Run one stage; returns one vote per task.
+
+        ``following`` is what the epoch after this one will read, if that is known: the
+        engine may begin with it.
+        """
         ...
 
 
@@ -258,9 +260,7 @@ class RegionDriver:
 
     def _run_stage(self, order: do.RunStage) -> ev.Event:
         try:
-            votes = self.engine.run_stage(
-                order.stage, order.epoch, order.planned, self._parent, order.earlier
-            )
+            votes = self.engine.run_stage(order, self._parent, self._following(order))
         except Exception as cause:  # noqa: BLE001 - transform() and readers run here
             fenced = self._fenced()
             if fenced is not None:
@@ -279,6 +279,17 @@ class RegionDriver:
         return ev.StageVoted(
             region=self.plan.region, turn=order.turn, stage=order.stage, votes=votes
         )
+
+    def _following(self, order: do.RunStage) -> Mapping[str, InputRange] | None:
+        """Return what the next epoch reads, once this one has nothing else to run."""
+        is_last = self.max_epochs is not None and self._epochs + 1 >= self.max_epochs
+        if order.stage != self.plan.stages[-1] or is_last or self._stop.is_set():
+            return None
+        try:
+            return self.planner.ahead(order.planned)
+        except Exception as error:  # noqa: BLE001 - as in _plan, which will tell
+            log.debug("nothing to read ahead: %s", error)
+            return None
 
     def _put(self, order: do.PutManifest) -> ev.Event:
         faults.hit("P6")

@@ -41,6 +41,8 @@ class Planner:
     stops_at_end: bool
     _latest: dict[str, Any] = field(default_factory=dict)
     _begins: dict[str, Any] = field(default_factory=dict)
+    # What the next epoch reads, if that was fixed before its turn came.
+    _fixed: dict[str, InputRange] | None = None
     _since_us: int = 0
     lag_rows: dict[str, int | None] = field(default_factory=dict)
 
@@ -78,14 +80,40 @@ class Planner:
             self._begins[uid] = self.readers[uid].initial()
         return self._begins[uid]
 
+    def ahead(self, planned: PlannedInputs) -> Mapping[str, InputRange] | None:
+        """Fix what the epoch after this one reads, if waiting would not add to it.
+
+        Only a backlog is read ahead: rows that came later would be late by an epoch.
+        """
+        if not all(reader.can_read_ahead for reader in self.readers.values()):
+            return None
+        starts = {uid: span.end for uid, span in planned.inputs.items()}
+        ranges = self._share(starts)
+        is_full = any(
+            self._advance(uid, span.end, 1) != span.end for uid, span in ranges.items()
+        )
+        has_rows = any(r.start != r.end for r in ranges.values())
+        self._fixed = ranges if is_full or (self.stops_at_end and has_rows) else None
+        return self._fixed
+
     def _ranges(self, parent: Manifest | None) -> dict[str, InputRange]:
-        """Share the rows that the epoch may take among the sources that have any."""
+        """Return what was fixed for these starts, or else choose now."""
         starts = {uid: self._start(uid, parent) for uid in self.readers}
         for uid, reader in self.readers.items():
             if not self.stops_at_end or uid not in self._latest:
                 self._latest[uid] = reader.latest(starts[uid])
-        share = max(1, self.admission.rows // self._waiting(starts))
-        return {uid: self._range(uid, starts[uid], share) for uid in self.readers}
+        fixed, self._fixed = self._fixed, None
+        if fixed is None or {u: r.start for u, r in fixed.items()} != starts:
+            fixed = self._share(starts)
+        for uid, span in fixed.items():
+            reader = self.readers[uid]
+            self.lag_rows[uid] = reader.rows_between(span.end, self._latest[uid])
+        return fixed
+
+    def _share(self, starts: Mapping[str, Any]) -> dict[str, InputRange]:
+        """Share the rows that an epoch may take among the sources that have any."""
+        rows = max(1, self.admission.rows // self._waiting(starts))
+        return {uid: self._range(uid, starts[uid], rows) for uid in self.readers}
 
     def _waiting(self, starts: Mapping[str, Any]) -> int:
         """Return how many sources have rows: one row further is somewhere else."""
@@ -106,7 +134,6 @@ class Planner:
     def _range(self, uid: str, start: Any, rows: int) -> InputRange:
         reader = self.readers[uid]
         end = self._advance(uid, start, rows)
-        self.lag_rows[uid] = reader.rows_between(end, self._latest[uid])
         return InputRange(start=start, end=end, rows=reader.rows_between(start, end))
 
     def _is_timer_due(

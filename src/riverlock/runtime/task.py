@@ -57,7 +57,15 @@ if TYPE_CHECKING:
     from riverlock.state.layout import StateLayout
     from riverlock.storage.base import Storage
 
-__all__ = ["KeyedTask", "Outcome", "StageTask", "Targets", "decode_outcome"]
+__all__ = [
+    "KeyedEpoch",
+    "KeyedTask",
+    "Outcome",
+    "Place",
+    "StageTask",
+    "Targets",
+    "decode_outcome",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,17 +86,16 @@ class Place:
     stage: str
     run: int
     token: str
-    epoch: int
 
     def attempt(self, partition: int) -> str:
         """Return a name that no other attempt will ever have."""
         return f"{self.run:06d}-{self.stage}-{partition:05d}-{uuid.uuid4().hex[:12]}"
 
-    def point(self, attempt: str) -> StagePoint:
+    def point(self, epoch: int, attempt: str) -> StagePoint:
         """Return where outputs are staged."""
-        folder = f"{RegionPaths(self.region).staged}{self.epoch:012d}"
+        folder = f"{RegionPaths(self.region).staged}{epoch:012d}"
         return StagePoint(
-            storage=self.storage, folder=folder, epoch=self.epoch, attempt=attempt
+            storage=self.storage, folder=folder, epoch=epoch, attempt=attempt
         )
 
 
@@ -143,6 +150,7 @@ class StageTask:
     """A task without state: hands its rows to sinks and later stages."""
 
     place: Place
+    epoch: int
     targets: Targets
     schema: Schema
 
@@ -156,7 +164,7 @@ class StageTask:
         if not found:
             return Vote(partition=partition, attempt=attempt)
         table = pa.Table.from_batches(found)
-        staging = Staging(self.place.point(attempt))
+        staging = Staging(self.place.point(self.epoch, attempt))
         staging.output("rows", table, self.targets)
         return Vote(
             partition=partition,
@@ -196,54 +204,74 @@ class Staging:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeyedEpoch:
+    """What a keyed task is told when its epoch begins, and not before."""
+
+    info: EpochInfo
+    base: Baseline
+
+
+@dataclass(frozen=True, kw_only=True)
 class KeyedTask:
-    """A task that owns a range of key groups of one operator."""
+    """A task that owns a range of key groups of one operator; for every epoch."""
 
     place: Place
     program: bytes
-    info: EpochInfo
     parallelism: int
     key_groups: int
-    base: Baseline
     working_dir: str
     targets: dict[str, Targets]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch], partition: int) -> bytes:
+    def __call__(
+        self, batches: Iterable[pa.RecordBatch], partition: int, begun: KeyedEpoch
+    ) -> bytes:
         """Run the operator over its input and stage everything."""
-        with _without_gc():
-            return _outcome(lambda: self._run(batches, partition))
 
-    def _run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Vote:
-        program, layout = _program(self.program)
-        groups = group_range(partition, self.parallelism, self.key_groups)
-        root = Path(self.working_dir) / self.place.region / program.uid
-        copy = WorkingCopy(root, groups)
+        def run() -> Vote:
+            program, layout = _program(self.program)
+            return _Turn(self, begun, partition, program, layout).run(batches)
+
+        with _without_gc():
+            return _outcome(run)
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """One partition in one epoch."""
+
+    task: KeyedTask
+    begun: KeyedEpoch
+    partition: int
+    program: OperatorProgram
+    layout: StateLayout
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Vote:
+        task, uid = self.task, self.program.uid
+        groups = group_range(self.partition, task.parallelism, task.key_groups)
+        copy = WorkingCopy(Path(task.working_dir) / task.place.region / uid, groups)
         found = [b for b in batches if b.num_rows]
-        with copy.in_use(self.place.token):
+        table = pa.Table.from_batches(found) if found else None
+        with copy.in_use(task.place.token):
             try:
-                return self._attempt(copy, program, layout, found, partition)
+                return self._attempt(copy, table)
             except StateCorruptedError:
                 # The copy is only a cache: throw it away, once, and start over.
                 copy.throw_away()
-                return self._attempt(copy, program, layout, found, partition)
+                return self._attempt(copy, table)
 
-    def _attempt(
-        self,
-        copy: WorkingCopy,
-        program: OperatorProgram,
-        layout: StateLayout,
-        batches: list[pa.RecordBatch],
-        partition: int,
-    ) -> Vote:
+    def _attempt(self, copy: WorkingCopy, table: pa.Table | None) -> Vote:
         clock = _Stopwatch()
-        base, storage = self.base.within(copy.groups), self.place.storage
-        table = pa.Table.from_batches(batches) if batches else None
-        with copy.reading(base, layout, storage) as reader:
+        base = self.begun.base.within(copy.groups)
+        with copy.reading(base, self.layout, self.task.place.storage) as reader:
             clock.lap("restore_s")
             execution = Execution(
-                program, layout, reader, self.info, is_first=partition == 0
+                self.program,
+                self.layout,
+                reader,
+                self.begun.info,
+                is_first=self.partition == 0,
             )
-            data = keyed_input(table, program) if table else None
+            data = keyed_input(table, self.program) if table else None
             if data and data.ids:
                 data.payloads = reader.get_many(data.ids)
             clock.lap("prepare_s")
@@ -254,68 +282,64 @@ class KeyedTask:
                 event_us=execution.timer_head(EVENT),
                 processing_us=execution.timer_head(PROCESSING),
             )
-        return self._vote(copy, program, execution, table, timers, partition, clock)
+        return self._vote(copy, execution, table, timers, clock)
 
-    def _vote(  # noqa: PLR0913 - the parts of one vote
+    def _vote(
         self,
         copy: WorkingCopy,
-        program: OperatorProgram,
         execution: Execution,
         table: pa.Table | None,
         timers: TimerHeads,
-        partition: int,
         clock: _Stopwatch,
     ) -> Vote:
-        attempt = self.place.attempt(partition)
-        files = self._state(copy, program.uid, execution, attempt)
+        place, targets = self.task.place, self.task.targets
+        attempt = place.attempt(self.partition)
+        files = self._state(copy, execution, attempt)
         clock.lap("state_s")
         faults.hit("P4")
-        staging = Staging(self.place.point(attempt))
-        for name, schema in program.outputs.items():
-            if name in self.targets:
-                rows = self._output(execution, name, schema, partition)
-                staging.output(name, rows, self.targets[name])
-        if DEAD in self.targets and execution.dead:
+        staging = Staging(place.point(self.begun.info.epoch, attempt))
+        for name, schema in self.program.outputs.items():
+            if name in targets:
+                rows = self._output(execution, name, schema)
+                staging.output(name, rows, targets[name])
+        if DEAD in targets and execution.dead:
             dead = rows_table(execution.dead, schema_of(DEAD_SCHEMA))
-            staging.output(DEAD, dead, self.targets[DEAD])
+            staging.output(DEAD, dead, targets[DEAD])
         clock.lap("stage_s")
         operator = OperatorVote(
             files=files, timers=timers, entries_delta=execution.log.added
         )
         return Vote(
-            partition=partition,
+            partition=self.partition,
             attempt=attempt,
-            operators={program.uid: operator},
+            operators={self.program.uid: operator},
             outputs=staging.outputs,
             output_rows=staging.rows,
             staged=staging.staged,
-            max_times=_max_times(table, program),
+            max_times=_max_times(table, self.program),
             rows=0 if table is None else table.num_rows,
             metrics={**clock.laps, "dead_letters": len(execution.dead)},
         )
 
     def _state(
-        self, copy: WorkingCopy, uid: str, execution: Execution, attempt: str
+        self, copy: WorkingCopy, execution: Execution, attempt: str
     ) -> tuple[StateFile, ...]:
         """Write the change file and its local redo; nothing if nothing changed."""
-        log, epoch = execution.log, self.info.epoch
+        log, epoch, place = execution.log, self.begun.info.epoch, self.task.place
         if log.is_empty:
             return ()
-        table = log.table()
-        path = RegionPaths(self.place.region).state_file(uid, epoch, attempt)
+        path = RegionPaths(place.region).state_file(self.program.uid, epoch, attempt)
         file = write_state_file(
-            self.place.storage,
+            place.storage,
             path,
-            table,
+            log.table(),
             epochs=(epoch, epoch),
             groups=copy.groups,
         )
-        copy.write_redo(path, log.changes(), _program(self.program)[1])
+        copy.write_redo(path, log.changes(), self.layout)
         return (file,)
 
-    def _output(
-        self, execution: Execution, name: str, schema: Schema, partition: int
-    ) -> pa.Table:
+    def _output(self, execution: Execution, name: str, schema: Schema) -> pa.Table:
         emitted = execution.emitted[name]
         try:
             table = rows_table([row for row, _ in emitted], schema)
@@ -324,10 +348,10 @@ class KeyedTask:
                 error,
                 operator=execution.uid,
                 where=f"output {name!r}",
-                epoch=self.info.epoch,
+                epoch=self.begun.info.epoch,
             ) from error
         times = pa.array([at for _, at in emitted], pa.int64())
-        seq = sequence(len(emitted), partition)
+        seq = sequence(len(emitted), self.partition)
         return table.append_column(SEQ, seq).append_column(TIME, times)
 
 

@@ -23,6 +23,14 @@ class Reader(Protocol):
         """
         ...
 
+    @property
+    def can_read_ahead(self) -> bool:
+        """Whether ``advance`` and ``read`` may go on before the last range is done.
+
+        For sources that keep nothing of a range until it is committed.
+        """
+        ...
+
     def initial(self) -> Any:
         """Return the offset before the first row."""
         ...

@@ -59,6 +59,11 @@ class KeyedStage:
     event_times: tuple[str, ...]  # declarations whose minimum is the watermark
 
     @property
+    def reads_only_sources(self) -> bool:
+        """Whether no other keyed stage must run before it in an epoch."""
+        return _reads_only_sources(self.node)
+
+    @property
     def plan(self) -> OperatorPlan:
         """What the coordinator knows of it."""
         return OperatorPlan(
@@ -100,6 +105,12 @@ class CompiledFlow:
         for stage in self.stages:
             if isinstance(stage, KeyedStage) and stage.id in operators:
                 _check_operator(stage, operators[stage.id])
+
+
+def _reads_only_sources(node: Node) -> bool:
+    return all(
+        not isinstance(i, Keyed) and _reads_only_sources(i) for i in inputs_of(node)
+    )
 
 
 def _check_operator(stage: KeyedStage, stored: OperatorState) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,9 +25,16 @@ from riverlock.runtime.inputs import (
     INITIALS,
 )
 from riverlock.runtime.program import EpochInfo
-from riverlock.runtime.task import KeyedTask, Place, StageTask, decode_outcome
+from riverlock.runtime.task import (
+    KeyedEpoch,
+    KeyedTask,
+    Place,
+    StageTask,
+    decode_outcome,
+)
 from riverlock.runtime.watermarks import operator_watermark
 from riverlock.runtime.working_copy import Baseline
+from riverlock.spark.ahead import ReadAhead
 from riverlock.spark.compile import (
     CompiledFlow,
     KeyedStage,
@@ -41,8 +50,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from riverlock.coordinator.epoch import PlannedInputs
+    from riverlock.coordinator.instructions import RunStage
     from riverlock.coordinator.votes import Vote
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.records import InputRange, Manifest
     from riverlock.sources.reader import Reader
     from riverlock.storage.base import Storage
 
@@ -52,6 +62,8 @@ __all__ = ["SparkEngine"]
 _OWNER = "__rl_owner"
 # As a type, not as text: Spark's parser would be asked in every epoch.
 _OUTCOME = StructType([StructField("outcome", BinaryType())])
+# Spark hands the local properties of a job to its tasks.
+_BEGUN = "riverlock.epoch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,26 +79,26 @@ class SparkEngine:
     token: str
     parallelism: int
     working_dir: str
+    ahead: ReadAhead = field(default_factory=ReadAhead)
 
     def run_stage(
         self,
-        stage_id: str,
-        epoch: int,
-        planned: PlannedInputs,
+        order: RunStage,
         parent: Manifest | None,
-        earlier: Mapping[str, tuple[Vote, ...]],
+        following: Mapping[str, InputRange] | None,
     ) -> tuple[Vote, ...]:
         """Run one stage; returns one vote per task.
 
         Raises:
             RiverlockError: What a task or Spark says went wrong.
         """
+        stage_id, epoch, planned = order.stage, order.epoch, order.planned
         stage = next(s for s in self.compiled.stages if s.id == stage_id)
-        frames = self._frames(planned, earlier)
+        frames = self._frames(planned.inputs, order.earlier)
         name = f"riverlock {self.compiled.flow.name} {epoch} {stage_id}"
         try:
             self.spark.sparkContext.setJobGroup(self._job_group, name)
-            with unlogged():
+            with unlogged(), self.ahead.reading(following, self._frames_ahead):
                 match stage:
                     case KeyedStage():
                         rows = self._keyed(stage, frames, epoch, planned, parent)
@@ -107,6 +119,13 @@ class SparkEngine:
         """Stop whatever runs; callable from another thread."""
         self.spark.sparkContext.cancelJobGroup(self._job_group)
 
+    def close(self) -> None:
+        """Drop what was read ahead."""
+        if self.ahead.close():
+            # The session may have gone, and the jobs with it.
+            with contextlib.suppress(Py4JError, ConnectionError):
+                self.cancel()
+
     @property
     def _job_group(self) -> str:
         return f"riverlock-{self.token}"
@@ -124,7 +143,9 @@ class SparkEngine:
         return tuple(votes)
 
     def _frames(
-        self, planned: PlannedInputs, earlier: Mapping[str, tuple[Vote, ...]]
+        self,
+        inputs: Mapping[str, InputRange],
+        earlier: Mapping[str, tuple[Vote, ...]],
     ) -> Frames:
         root = self.storage.uri.rstrip("/")
         staged = {
@@ -141,30 +162,40 @@ class SparkEngine:
         return Frames(
             self.spark,
             self.readers,
-            planned.inputs,
+            inputs,
             tuple(self.compiled.event_times),
             staged,
         )
 
-    def _place(self, stage: str, epoch: int) -> Place:
+    def _frames_ahead(self, inputs: Mapping[str, InputRange]) -> dict[str, DataFrame]:
+        """Return the frames that an epoch can have before its parent is decided."""
+        frames = self._frames(inputs, {})
+        return {
+            stage.id: self._keyed_frame(stage, frames, is_new=False)
+            for stage in self.compiled.stages
+            if isinstance(stage, KeyedStage) and stage.reads_only_sources
+        }
+
+    def _place(self, stage: str) -> Place:
         return Place(
             storage=self.storage,
             region=self.region,
             stage=stage,
             run=self.run,
             token=self.token,
-            epoch=epoch,
         )
 
     def _write(self, stage: WriteStage, frames: Frames, epoch: int) -> list[Any]:
         if frames.is_empty(stage.node.input):
             return []
         task = StageTask(
-            place=self._place(stage.id, epoch),
+            place=self._place(stage.id),
+            epoch=epoch,
             targets=stage.targets,
             schema=stage.schema,
         )
-        return _collect(frames.frame(stage.node.input), task)
+        frame = frames.frame(stage.node.input)
+        return frame.mapInArrow(_InTask(task), _OUTCOME).collect()
 
     def _keyed(
         self,
@@ -174,29 +205,45 @@ class SparkEngine:
         planned: PlannedInputs,
         parent: Manifest | None,
     ) -> list[Any]:
-        info = EpochInfo(
-            epoch=epoch,
-            now_us=planned.now_us,
-            seed=planned.seed,
-            watermark_us=operator_watermark(stage.event_times, planned.watermarks),
-        )
         state = parent.operators.get(stage.id) if parent else None
-        task = KeyedTask(
-            place=self._place(stage.id, epoch),
-            program=stage.blob,
-            info=info,
-            parallelism=self.parallelism,
-            key_groups=self.compiled.flow.key_groups,
+        is_new = state is None
+        frame = None
+        if stage.node.initial is None or not is_new:
+            frame = self.ahead.take(stage.id, planned.inputs)
+        if frame is None:
+            frame = self._keyed_frame(stage, frames, is_new=is_new)
+        begun = KeyedEpoch(
+            info=EpochInfo(
+                epoch=epoch,
+                now_us=planned.now_us,
+                seed=planned.seed,
+                watermark_us=operator_watermark(stage.event_times, planned.watermarks),
+            ),
             base=Baseline(
                 epoch=None if parent is None else parent.epoch,
                 now_us=None if parent is None else parent.now_us,
                 files=() if state is None else state.files,
                 history=() if parent is None else parent.history,
             ),
+        )
+        text = base64.b64encode(pickle.dumps(begun)).decode()
+        self.spark.sparkContext.setLocalProperty(_BEGUN, text)
+        return frame.collect()
+
+    def _keyed_frame(
+        self, stage: KeyedStage, frames: Frames, *, is_new: bool
+    ) -> DataFrame:
+        """Return the votes of the stage; what is new in an epoch comes with its job."""
+        task = KeyedTask(
+            place=self._place(stage.id),
+            program=stage.blob,
+            parallelism=self.parallelism,
+            key_groups=self.compiled.flow.key_groups,
             working_dir=self.working_dir,
             targets=stage.targets,
         )
-        return _collect(self._exchange(stage, frames, is_new=state is None), task)
+        exchanged = self._exchange(stage, frames, is_new=is_new)
+        return exchanged.mapInArrow(_InKeyedTask(task), _OUTCOME)
 
     def _exchange(
         self, stage: KeyedStage, frames: Frames, *, is_new: bool
@@ -267,18 +314,35 @@ class SparkEngine:
         return self._with_group(packed, stage.node.keys)
 
 
-def _collect(frame: DataFrame, task: KeyedTask | StageTask) -> list[Any]:
-    return frame.mapInArrow(_InTask(task), _OUTCOME).collect()
-
-
 @dataclass(frozen=True)
 class _InTask:
     """Calls our task inside Spark's."""
 
-    task: KeyedTask | StageTask
+    task: StageTask
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        outcome = self.task(batches, context.partitionId())
-        yield pa.RecordBatch.from_pydict({"outcome": pa.array([outcome], pa.binary())})
+        yield _row(self.task(batches, _context().partitionId()))
+
+
+@dataclass(frozen=True)
+class _InKeyedTask:
+    """Calls our keyed task inside Spark's, and tells it which epoch this is."""
+
+    task: KeyedTask
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = _context()
+        text = context.getLocalProperty(_BEGUN)
+        assert text is not None
+        begun = pickle.loads(base64.b64decode(text))  # noqa: S301 - from our driver
+        yield _row(self.task(batches, context.partitionId(), begun))
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None
+    return context
+
+
+def _row(outcome: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"outcome": pa.array([outcome], pa.binary())})

@@ -211,6 +211,7 @@ class _Run:
             check_outputs(newest, {w.uid: w.sink.kind for w in flow.writes})
         owner = claim(self._catalog, now_us=now_us)
         engine = self._engine(spark, compiled, readers, owner, record.id)
+        stack.callback(engine.close)
         heartbeat = Heartbeat(self._catalog, owner, engine.cancel)
         heartbeat.start()
         stack.callback(heartbeat.stop)

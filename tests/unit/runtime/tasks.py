@@ -15,7 +15,13 @@ from riverlock.core.types import schema_of
 from riverlock.flow.process import Process
 from riverlock.runtime.columns import GROUP, SEQ
 from riverlock.runtime.program import MAIN, EpochInfo, OperatorProgram
-from riverlock.runtime.task import KeyedTask, Place, Targets, decode_outcome
+from riverlock.runtime.task import (
+    KeyedEpoch,
+    KeyedTask,
+    Place,
+    Targets,
+    decode_outcome,
+)
 from riverlock.runtime.working_copy import Baseline
 from riverlock.sinks.stager import StagePoint
 from riverlock.snapshot.files import live, merge_tables, read_table
@@ -71,17 +77,20 @@ class Tasks:
                 stage="s",
                 run=1,
                 token=self.token,
-                epoch=self.epoch + 1,
             ),
             program=self.program(),
-            info=EpochInfo(epoch=self.epoch + 1, now_us=self.epoch, seed=0),
             parallelism=self.parallelism,
             key_groups=GROUPS,
+            working_dir=str(self.working_dir),
+            targets={MAIN: Targets(sinks={"out": RowStager()})},
+        )
+
+    def begun(self) -> KeyedEpoch:
+        return KeyedEpoch(
+            info=EpochInfo(epoch=self.epoch + 1, now_us=self.epoch, seed=0),
             base=Baseline(
                 epoch=self.epoch or None, files=self.files, history=self.history
             ),
-            working_dir=str(self.working_dir),
-            targets={MAIN: Targets(sinks={"out": RowStager()})},
         )
 
     def batches(self, rows: list[tuple[str, int]], partition: int) -> list[Any]:
@@ -108,10 +117,11 @@ class Tasks:
 
     def attempt(self, rows: list[tuple[str, int]]) -> list[Vote]:
         """Run all tasks of the next epoch without deciding it."""
-        task = pickle.loads(pickle.dumps(self.task()))
+        task, begun = pickle.loads(pickle.dumps((self.task(), self.begun())))
         votes = []
         for partition in range(self.parallelism):
-            outcome = decode_outcome(task(self.batches(rows, partition), partition))
+            batches = self.batches(rows, partition)
+            outcome = decode_outcome(task(batches, partition, begun))
             if outcome.error is not None:
                 raise pickle.loads(outcome.error)
             assert outcome.vote is not None

@@ -26,6 +26,7 @@ class Rows:
         self.rows = rows
 
     gives_positions = False
+    can_read_ahead = True
 
     def initial(self) -> Any:
         return 0

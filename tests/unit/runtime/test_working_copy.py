@@ -295,7 +295,9 @@ def test_concurrent_attempts_on_one_machine_do_not_disturb_each_other(
                 rows = [
                     row
                     for p in range(2)
-                    for row in _staged(task(tasks.batches(all_rows(9), p), p))
+                    for row in _staged(
+                        task(tasks.batches(all_rows(9), p), p, tasks.begun())
+                    )
                 ]
                 ok = sorted(rows) == sorted((k, 15, [1, 2, 3, 9]) for k in NAMES)
             finally:

@@ -47,6 +47,7 @@ class FilesReader:
     """Discovers and reads files."""
 
     gives_positions = True
+    can_read_ahead = False
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ class GeneratorReader:
     """Reads ranges of row numbers; the pace counts from the first start."""
 
     gives_positions = True
+    can_read_ahead = True
 
     def __init__(self, spark: SparkSession, source: Generator, clock: Clock) -> None:
         """Keep the description."""

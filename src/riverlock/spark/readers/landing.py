@@ -30,6 +30,7 @@ class LandingReader:
     """Starts Spark's query on first use and reads what it has landed."""
 
     gives_positions = True
+    can_read_ahead = True
 
     def __init__(
         self,

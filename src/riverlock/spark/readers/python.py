@@ -28,6 +28,7 @@ class PythonReader:
     """Drives a ``DataSourceStreamReader`` or ``SimpleDataSourceStreamReader``."""
 
     gives_positions = False
+    can_read_ahead = False
 
     def __init__(
         self, spark: SparkSession, source: PythonSource, *, takes_all: bool
