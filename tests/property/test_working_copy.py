@@ -17,7 +17,7 @@ from tests.unit.runtime.tasks import GROUPS, Tasks
 
 from riverlock.core.times import seconds
 from riverlock.flow.process import Process
-from riverlock.runtime import tail
+from riverlock.runtime import layers, tail
 from riverlock.runtime.redo import forget_recent
 from riverlock.snapshot.compaction import Compaction, compact
 from riverlock.snapshot.layout import RegionPaths
@@ -70,7 +70,8 @@ def small_tails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail, "_MAX_ROWS", 7)
     monkeypatch.setattr(tail, "_MAX_FILES", 7)
     monkeypatch.setattr(tail, "_MAX_TAILS", 2)
-    monkeypatch.setattr(tail, "_MAX_BYTES", 30)
+    monkeypatch.setattr(tail, "_MAX_BYTES", 400)
+    monkeypatch.setattr(layers, "_MAX_LAYERS", 2)
 
 
 @settings(max_examples=60)

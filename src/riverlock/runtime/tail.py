@@ -14,8 +14,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import merge
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from riverlock.runtime.layers import UNKNOWN, Layers
 from riverlock.runtime.redo import read_changes, write_changes
 from riverlock.state.store import Changes, StateReader, Version
 
@@ -40,7 +41,7 @@ class Tail:
     def __init__(self, folder: Path) -> None:
         """Name the folder of its files; nothing is read yet."""
         self._folder = folder
-        self.rows: dict[bytes, bytes | None] = {}  # None: deleted
+        self.layers = Layers()
         self._start: Version | None = None
         # What the files in memory lead to.
         self._end: Version | None = None
@@ -49,11 +50,17 @@ class Tail:
     @property
     def is_full(self) -> bool:
         """Whether it is time to write everything to LMDB."""
-        return (
-            len(self.rows) >= _MAX_ROWS
-            or self._files >= _MAX_FILES
-            or self._bytes >= _MAX_BYTES
+        if self._files >= _MAX_FILES or self._bytes >= _MAX_BYTES:
+            return True
+        # Half of them may be hidden: merge before counting, not in every epoch.
+        return self.layers.size >= 2 * _MAX_ROWS and (
+            len(self.layers.merge()) >= _MAX_ROWS
         )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self.layers.size
 
     def follow(
         self, start: Version, until: int, token_of: Callable[[int], str | None]
@@ -77,7 +84,8 @@ class Tail:
             changes = read_changes(link.path, start.schema)
             if changes is None:
                 break
-            self._take(changes, Version(link.last, link.token, start.schema))
+            version = Version(link.last, link.token, start.schema)
+            self._take(changes, version, link.path)
         return self._end
 
     def _is_of(self, until: int, token_of: Callable[[int], str | None]) -> bool:
@@ -106,13 +114,14 @@ class Tail:
                 moved = True
         if not moved:
             write_changes(path, changes, version.schema)
-        self._take(changes, version)
+        self._take(changes, version, path)
 
     def with_all(self, changes: Changes) -> Changes:
         """Return everything that waits, and then some changes, as one change set."""
-        if not self.rows:
+        if self.is_empty:
             return changes
-        rows = {**self.rows, **changes.puts, **dict.fromkeys(changes.deletes)}
+        waiting = self.layers.merge()
+        rows = {**waiting, **changes.puts, **dict.fromkeys(changes.deletes)}
         return Changes(
             puts={i: p for i, p in rows.items() if p is not None},
             deletes=[i for i, p in rows.items() if p is None],
@@ -122,7 +131,7 @@ class Tail:
 
     def forget(self) -> None:
         """Drop what is in memory."""
-        self.rows = {}
+        self.layers = Layers()
         self._start = self._end = None
         self._files = self._bytes = 0
 
@@ -133,14 +142,15 @@ class Tail:
             for path in self._folder.iterdir():
                 path.unlink(missing_ok=True)
 
-    def _take(self, changes: Changes, version: Version) -> None:
-        rows = self.rows
-        rows.update(changes.puts)
-        for entry_id in changes.deletes:
-            rows[entry_id] = None
+    def _take(self, changes: Changes, version: Version, path: Path) -> None:
+        # Nobody needs the change set for itself any more: its rows become a layer.
+        rows: dict[bytes, Any] = changes.puts
+        rows.update(dict.fromkeys(changes.deletes))
+        self.layers.push(rows)
         self._end = version
         self._files += 1
-        self._bytes += sum(map(len, changes.puts.values()))
+        with suppress(OSError):
+            self._bytes += path.stat().st_size
 
     def _links(
         self, until: int, token_of: Callable[[int], str | None]
@@ -171,22 +181,20 @@ class TailReader:
 
     def __init__(self, reader: StateReader, tail: Tail) -> None:
         """Read ``tail`` first; it does not change while a task runs."""
-        self._reader, self._rows = reader, tail.rows
+        self._reader, self._layers = reader, tail.layers
         self.last, self.due_timers = reader.last, reader.due_timers
         self.first_timer = reader.first_timer
 
     def get(self, entry_id: bytes) -> bytes | None:
         """Return the payload of an entry."""
-        if entry_id in self._rows:
-            return self._rows[entry_id]
-        return self._reader.get(entry_id)
+        known = self._layers.get(entry_id)
+        return self._reader.get(entry_id) if known is UNKNOWN else known
 
     def get_many(self, ids: Sequence[bytes]) -> list[bytes | None]:
         """Return the payloads of entries, None for those that do not exist."""
-        rows = self._rows
-        found = list(map(rows.get, ids))
-        if None in found:
-            places = [n for n, i in enumerate(ids) if i not in rows]
+        found = self._layers.get_many(ids)
+        if UNKNOWN in found:
+            places = [n for n, payload in enumerate(found) if payload is UNKNOWN]
             older = self._reader.get_many([ids[n] for n in places])
             for n, payload in zip(places, older, strict=True):
                 found[n] = payload
@@ -198,7 +206,7 @@ class TailReader:
             # What belongs to a key beside its row; nothing of that kind waits.
             yield from self._reader.scan(prefix)
             return
-        rows = self._rows
+        rows = self._layers.merge()
         mine = sorted((i, p) for i, p in rows.items() if p is not None)
         older = (pair for pair in self._reader.scan(prefix) if pair[0] not in rows)
         yield from merge(mine, older)

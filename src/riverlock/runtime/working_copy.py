@@ -123,7 +123,7 @@ class WorkingCopy:
                 if base.now_us is not None:
                     self.store.purge(base.now_us, _PURGE_PER_EPOCH)
                 reader = stack.enter_context(self.store.read())
-            yield TailReader(reader, self._tail) if self._tail.rows else reader
+            yield reader if self._tail.is_empty else TailReader(reader, self._tail)
 
     def throw_away(self) -> None:
         """Forget the copy: the next one is built from the snapshot."""
@@ -199,7 +199,7 @@ class WorkingCopy:
             return
         # Dying half way must not look like any version: it leads to a rebuild.
         half_way = Version(wanted.epoch, "incomplete", "")
-        if self._tail.rows:
+        if not self._tail.is_empty:
             self.store.apply(self._tail.with_all(Changes.empty()), half_way)
         for file in ordered:
             self.store.apply(self._changes(file, layout, storage)[0], half_way)
@@ -219,7 +219,7 @@ class WorkingCopy:
             changes, redo = self._changes(file, layout, storage)
         may_wait = not (layout.handled or changes.timers or changes.expiries)
         # Nothing to wait for: the version moves on, or a compaction would overtake it.
-        may_wait = may_wait and bool(files or self._tail.rows)
+        may_wait = may_wait and (bool(files) or not self._tail.is_empty)
         if may_wait:
             self._tail.add(changes, wanted, redo)
         if not may_wait or self._tail.is_full:
