@@ -25,6 +25,7 @@ __all__ = [
     "TIME",
     "Records",
     "column_values",
+    "first_places",
     "records",
     "rows_table",
 ]
@@ -55,6 +56,14 @@ def column_values(column: pa.ChunkedArray | pa.Array, kind: Type) -> list[Any]:
         return fast
     values: list[Any] = column.to_pylist()
     return values
+
+
+def first_places(codes: np.ndarray) -> np.ndarray:
+    """Return where each of the codes 0, 1, 2, ... is found first."""
+    first = np.empty(int(codes.max(initial=-1)) + 1, dtype=np.int64)
+    # Of assignments to one place the last one stays.
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    return first
 
 
 class Records:

@@ -25,6 +25,7 @@ from riverlock.runtime.columns import (
     TIME,
     Records,
     column_values,
+    first_places,
     records,
 )
 from riverlock.state.codec import codec_of
@@ -118,9 +119,7 @@ def _codes(table: pa.Table, keys: Schema) -> tuple[np.ndarray, np.ndarray]:
             both = pa.array(codes * max(len(encoded.dictionary), 1) + mine)
             codes = both.dictionary_encode().indices.to_numpy().astype(np.int64)
     assert codes is not None
-    first = np.empty(int(codes.max()) + 1, dtype=np.int64)
-    first[codes[::-1]] = np.arange(len(codes))[::-1]
-    return codes, first
+    return codes, first_places(codes)
 
 
 def _keys(

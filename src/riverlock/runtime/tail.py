@@ -14,10 +14,10 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import merge
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from riverlock.runtime.layers import UNKNOWN, Layers
-from riverlock.runtime.redo import read_changes, write_changes
+from riverlock.runtime.layers import DELETED, Layers
+from riverlock.runtime.redo import Redo, read_redo, write_redo
 from riverlock.state.store import Changes, StateReader, Version
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tail", "TailReader", "tail_at"]
 
-# More than these is flushed. A hundred thousand rows are some 25 MB in a worker; a file
-# costs a restarted worker a few milliseconds.
+# More than these is flushed. A file costs a restarted worker a few milliseconds.
 _MAX_ROWS = 100_000
 _MAX_FILES = 64
 _MAX_BYTES = 64 << 20
@@ -53,8 +52,9 @@ class Tail:
         if self._files >= _MAX_FILES or self._bytes >= _MAX_BYTES:
             return True
         # Half of them may be hidden: merge before counting, not in every epoch.
-        return self.layers.size >= 2 * _MAX_ROWS and (
-            len(self.layers.merge()) >= _MAX_ROWS
+        return (
+            self.layers.size >= 2 * _MAX_ROWS
+            and len(self.layers.merged().ids) >= _MAX_ROWS
         )
 
     @property
@@ -81,11 +81,11 @@ class Tail:
         assert self._end
         links = self._links(until, token_of)
         while link := links.get(self._end.epoch):
-            changes = read_changes(link.path, start.schema)
-            if changes is None:
+            redo = read_redo(link.path, start.schema)
+            if redo is None:
                 break
             version = Version(link.last, link.token, start.schema)
-            self._take(changes, version, link.path)
+            self._take(redo, version, link.path)
         return self._end
 
     def _is_of(self, until: int, token_of: Callable[[int], str | None]) -> bool:
@@ -95,39 +95,37 @@ class Tail:
             end.epoch <= until and token_of(end.epoch) == end.token
         )
 
-    def add(self, changes: Changes, version: Version, redo: Path | None) -> None:
+    def add(self, redo: Redo, version: Version, file: Path | None) -> None:
         """Take the changes that lead to a version.
 
         Args:
-            changes: What the epoch changed.
+            redo: What the epoch changed.
             version: Where it leads.
-            redo: The file they came from, which becomes ours.
+            file: The file it came from, which becomes ours.
         """
         assert self._end
         name = f"{self._end.epoch:012d}-{version.epoch:012d}-{version.token}.tail"
         path = self._folder / name
         moved = False
-        if redo is not None:
+        if file is not None:
             with suppress(OSError):
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                redo.replace(path)
+                file.replace(path)
                 moved = True
         if not moved:
-            write_changes(path, changes, version.schema)
-        self._take(changes, version, path)
+            write_redo(path, redo, version.schema)
+        self._take(redo, version, path)
 
-    def with_all(self, changes: Changes) -> Changes:
+    def changes(self) -> Changes:
+        """Return everything that waits as one change set."""
+        return Redo(self.layers.merged(), [], []).changes()
+
+    def with_all(self, redo: Redo) -> Changes:
         """Return everything that waits, and then some changes, as one change set."""
         if self.is_empty:
-            return changes
-        waiting = self.layers.merge()
-        rows = {**waiting, **changes.puts, **dict.fromkeys(changes.deletes)}
-        return Changes(
-            puts={i: p for i, p in rows.items() if p is not None},
-            deletes=[i for i, p in rows.items() if p is None],
-            timers=changes.timers,
-            expiries=changes.expiries,
-        )
+            return redo.changes()
+        whole = Layers([redo.layer, self.layers.merged()]).merged()
+        return Redo(whole, redo.timers, redo.expiries).changes()
 
     def forget(self) -> None:
         """Drop what is in memory."""
@@ -142,11 +140,8 @@ class Tail:
             for path in self._folder.iterdir():
                 path.unlink(missing_ok=True)
 
-    def _take(self, changes: Changes, version: Version, path: Path) -> None:
-        # Nobody needs the change set for itself any more: its rows become a layer.
-        rows: dict[bytes, Any] = changes.puts
-        rows.update(dict.fromkeys(changes.deletes))
-        self.layers.push(rows)
+    def _take(self, redo: Redo, version: Version, path: Path) -> None:
+        self.layers.push(redo.layer)
         self._end = version
         self._files += 1
         with suppress(OSError):
@@ -188,16 +183,20 @@ class TailReader:
     def get(self, entry_id: bytes) -> bytes | None:
         """Return the payload of an entry."""
         known = self._layers.get(entry_id)
-        return self._reader.get(entry_id) if known is UNKNOWN else known
+        if known is None:
+            return self._reader.get(entry_id)
+        return None if known == DELETED else known
 
     def get_many(self, ids: Sequence[bytes]) -> list[bytes | None]:
         """Return the payloads of entries, None for those that do not exist."""
         found = self._layers.get_many(ids)
-        if UNKNOWN in found:
-            places = [n for n, payload in enumerate(found) if payload is UNKNOWN]
+        if None in found:
+            places = [n for n, payload in enumerate(found) if payload is None]
             older = self._reader.get_many([ids[n] for n in places])
             for n, payload in zip(places, older, strict=True):
                 found[n] = payload
+        if DELETED in found:
+            found = [None if payload == DELETED else payload for payload in found]
         return found
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -206,8 +205,8 @@ class TailReader:
             # What belongs to a key beside its row; nothing of that kind waits.
             yield from self._reader.scan(prefix)
             return
-        rows = self._layers.merge()
-        mine = sorted((i, p) for i, p in rows.items() if p is not None)
+        rows = self._layers.as_dict()
+        mine = sorted((i, row) for i, row in rows.items() if row != DELETED)
         older = (pair for pair in self._reader.scan(prefix) if pair[0] not in rows)
         yield from merge(mine, older)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from riverlock.core import faults
-from riverlock.runtime.redo import read_changes, write_changes
+from riverlock.runtime.redo import Redo, read_redo, write_redo
 from riverlock.runtime.tail import TailReader, tail_at
 from riverlock.snapshot.files import read_table
 from riverlock.snapshot.layout import epoch_of
@@ -200,9 +200,9 @@ class WorkingCopy:
         # Dying half way must not look like any version: it leads to a rebuild.
         half_way = Version(wanted.epoch, "incomplete", "")
         if not self._tail.is_empty:
-            self.store.apply(self._tail.with_all(Changes.empty()), half_way)
+            self.store.apply(self._tail.changes(), half_way)
         for file in ordered:
-            self.store.apply(self._changes(file, layout, storage)[0], half_way)
+            self.store.apply(self._redone(file, layout, storage)[0].changes(), half_way)
         self.store.apply(Changes.empty(), wanted)
         self._tail.clear()
 
@@ -214,31 +214,33 @@ class WorkingCopy:
         storage: Storage,
     ) -> None:
         """Take the changes of at most one file, as happens in every epoch."""
-        changes, redo = Changes.empty(), None
+        redo, found = Redo.of(Changes.empty()), None
         for file in files:
-            changes, redo = self._changes(file, layout, storage)
-        may_wait = not (layout.handled or changes.timers or changes.expiries)
+            redo, found = self._redone(file, layout, storage)
+        may_wait = not (layout.handled or redo.timers or redo.expiries)
         # Nothing to wait for: the version moves on, or a compaction would overtake it.
-        may_wait = may_wait and (bool(files) or not self._tail.is_empty)
-        if may_wait:
-            self._tail.add(changes, wanted, redo)
-        if not may_wait or self._tail.is_full:
-            self.store.apply(self._tail.with_all(changes), wanted)
+        if not may_wait or (not files and self._tail.is_empty):
+            self.store.apply(self._tail.with_all(redo), wanted)
+            self._tail.clear()
+            return
+        self._tail.add(redo, wanted, found)
+        if self._tail.is_full:
+            self.store.apply(self._tail.changes(), wanted)
             self._tail.clear()
 
-    def _changes(
+    def _redone(
         self, file: StateFile, layout: StateLayout, storage: Storage
-    ) -> tuple[Changes, Path | None]:
+    ) -> tuple[Redo, Path | None]:
         """Return what a state file changes, and the redo file that said it."""
-        redo = self._redo_path(file.path)
-        changes = read_changes(redo, layout.digest)
-        if changes is not None:
-            return changes, redo
-        return changes_of(read_table(storage, file, self.groups), layout), None
+        path = self._redo_path(file.path)
+        redo = read_redo(path, layout.digest)
+        if redo is not None:
+            return redo, path
+        return Redo.of(changes_of(read_table(storage, file, self.groups), layout)), None
 
     def write_redo(self, path: str, changes: Changes, layout: StateLayout) -> None:
         """Keep the bytes of a change file until it is known whether it counts."""
-        write_changes(self._redo_path(path), changes, layout.digest)
+        write_redo(self._redo_path(path), Redo.of(changes), layout.digest)
 
     def _redo_path(self, path: str) -> Path:
         return self._redo / (Path(path).stem + ".redo")

@@ -21,7 +21,7 @@ __all__ = ["checksum", "seal", "unseal"]
 R = TypeVar("R", bound="Record")
 
 
-def checksum(data: bytes) -> str:
+def checksum(data: bytes | memoryview) -> str:
     """Return the content checksum used everywhere in the store."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
