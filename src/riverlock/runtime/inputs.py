@@ -29,7 +29,7 @@ from riverlock.runtime.columns import (
     records,
 )
 from riverlock.state.codec import codec_of
-from riverlock.state.keys import key_ids
+from riverlock.state.key_columns import id_column, sorted_places
 from riverlock.state.layout import canonical
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
     in_order = None if BRANCH in table.column_names else _by_first_position(table)
     table = table if in_order is None else in_order
     codes, first = _codes(table, program.keys)
-    _keys(table, program, first, result)
-    rank = _rank(result)
+    rank = _keys(table, program, first, result)
     places = rank[codes]
     order = _order(table, places) if in_order is None else _order_within(places)
     table, places = table.take(pa.array(order)), places[order]
@@ -124,10 +123,26 @@ def _codes(table: pa.Table, keys: Schema) -> tuple[np.ndarray, np.ndarray]:
 
 def _keys(
     table: pa.Table, program: OperatorProgram, first: np.ndarray, into: KeyedInput
-) -> None:
+) -> np.ndarray:
+    """Put the keys in the order of their ids; returns the place of each code."""
     distinct = table.select([GROUP, *program.keys.names]).take(pa.array(first))
+    groups, *columns = (column.combine_chunks() for column in distinct.columns)
+    ids = id_column(groups, columns, partial(_key_values, distinct, program.keys))
+    order = sorted_places(ids)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    in_order = pa.array(order)
+    distinct = distinct.take(in_order)
+    into.ids = ids.take(in_order).to_pylist()
+    into.keys = list(zip(*_key_values(distinct, program.keys), strict=True))
+    into.groups = column_values(distinct[GROUP], Type("int"))
+    return rank
+
+
+def _key_values(distinct: pa.Table, keys: Schema) -> list[list[Any]]:
+    """Return the key columns as the values that user code sees."""
     columns = []
-    for f in program.keys.fields:
+    for f in keys.fields:
         if f.type.kind in _PLAIN_KEYS:
             column = column_values(distinct[f.name], f.type)
         else:
@@ -135,36 +150,7 @@ def _keys(
         if f.type.kind in ("float", "double"):
             column = [None if v is None else canonical(v) for v in column]
         columns.append(column)
-    into.keys = list(zip(*columns, strict=True))
-    into.groups = column_values(distinct[GROUP], Type("int"))
-    into.ids = key_ids(into.groups, columns)
-
-
-def _rank(into: KeyedInput) -> np.ndarray:
-    """Sort the keys by id; returns the place of each code."""
-    order = _sorted_places(into.ids)
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    places = order.tolist()
-    into.ids = [into.ids[i] for i in places]
-    into.keys = [into.keys[i] for i in places]
-    into.groups = [into.groups[i] for i in places]
-    return rank
-
-
-def _sorted_places(ids: list[bytes]) -> np.ndarray:
-    """Return where the ids are in their order, smallest first."""
-    if max(map(len, ids)) <= 8:
-        # Short ids as numbers, in a third of the time; padding makes none of them
-        # equal unless one is another one with zeros behind it.
-        padded = b"".join([i.ljust(8, b"\0") for i in ids])
-        numbers = np.frombuffer(padded, dtype=">u8").astype(np.uint64)
-        order = np.argsort(numbers)
-        ordered = numbers[order]
-        if np.all(ordered[1:] > ordered[:-1]):
-            return order
-    places: np.ndarray = pc.sort_indices(pa.array(ids, pa.binary())).to_numpy()
-    return places
+    return columns
 
 
 def _by_first_position(table: pa.Table) -> pa.Table | None:

@@ -20,6 +20,8 @@ from riverlock.state.store import Changes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from riverlock.state.changelog import ChangeLog
+
 __all__ = ["Redo", "forget_recent", "read_redo", "write_redo"]
 
 _CHECKSUM = 32
@@ -52,6 +54,13 @@ class Redo:
         made = cls(layer, changes.timers, changes.expiries)
         made._made_of = changes
         return made
+
+    @classmethod
+    def of_log(cls, log: ChangeLog) -> Redo:
+        """Make one of what a task logged."""
+        ids, payloads = log.entries()
+        rows = [DELETED if p is None else p for p in payloads]
+        return cls(Layer.of(ids, rows), log.timers, log.expiries)
 
     def changes(self) -> Changes:
         """Return the change set."""

@@ -336,7 +336,7 @@ class _Turn:
             epochs=(epoch, epoch),
             groups=copy.groups,
         )
-        copy.write_redo(path, log.changes(), self.layout)
+        copy.write_redo(path, log, self.layout)
         return (file,)
 
     def _output(self, execution: Execution, name: str, schema: Schema) -> pa.Table:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from riverlock.snapshot.records import StateFile
+    from riverlock.state.changelog import ChangeLog
     from riverlock.state.layout import StateLayout
     from riverlock.storage.base import Storage
 
@@ -238,9 +239,9 @@ class WorkingCopy:
             return redo, path
         return Redo.of(changes_of(read_table(storage, file, self.groups), layout)), None
 
-    def write_redo(self, path: str, changes: Changes, layout: StateLayout) -> None:
+    def write_redo(self, path: str, log: ChangeLog, layout: StateLayout) -> None:
         """Keep the bytes of a change file until it is known whether it counts."""
-        write_redo(self._redo_path(path), Redo.of(changes), layout.digest)
+        write_redo(self._redo_path(path), Redo.of_log(log), layout.digest)
 
     def _redo_path(self, path: str) -> Path:
         return self._redo / (Path(path).stem + ".redo")

@@ -36,6 +36,8 @@ class _Rows:
     keys: list[Key] = field(default_factory=list)
     values: list[tuple[Any, ...] | None] = field(default_factory=list)
     payloads: list[bytes | None] = field(default_factory=list)
+    # Whether all values are known to be of their types.
+    are_settled: bool = True
 
 
 @dataclass(slots=True)
@@ -77,6 +79,7 @@ class ChangeLog:
         Values of types that are not plain must be normal: see ``Codec``.
         """
         rows = self._rows[scope]
+        rows.are_settled = False
         rows.ids.append(at[0])
         rows.groups.append(at[1])
         rows.keys.append(at[2])
@@ -91,7 +94,7 @@ class ChangeLog:
         values: Iterable[tuple[Any, ...] | None],
         payloads: Iterable[bytes | None],
     ) -> None:
-        """Record the rows of many keys, column by column; see ``row``."""
+        """Record the rows of many keys, column by column, all values settled."""
         rows = self._rows["key"]
         rows.ids.extend(ids)
         rows.groups.extend(groups)
@@ -133,27 +136,41 @@ class ChangeLog:
         rows = sum(r.payloads.count(None) for r in self._rows.values())
         return rows + sum(e.payload is None for e in self._entries)
 
+    @property
+    def timers(self) -> list[tuple[bytes, bytes, bytes | None]]:
+        """Timers that were set or are gone, as ``Changes`` has them."""
+        return self._timers
+
+    @property
+    def expiries(self) -> list[bytes]:
+        """When which entries expire, as ``Changes`` has it."""
+        return [
+            e.payload[:8] + e.id
+            for e in self._entries
+            if e.payload is not None and e.expires_us is not None
+        ]
+
+    def entries(self) -> tuple[list[bytes], list[bytes | None]]:
+        """Return the ids of all that changed and their payloads, None for those gone.
+
+        Call after ``table``, which normalises.
+        """
+        ids = [i for rows in self._rows.values() for i in rows.ids]
+        payloads = [p for rows in self._rows.values() for p in rows.payloads]
+        ids += [e.id for e in self._entries]
+        payloads += [e.payload for e in self._entries]
+        return ids, payloads
+
     def changes(self) -> Changes:
         """Return the bytes for the store; call after ``table``, which normalises."""
-        changes = Changes.empty()
-        changes.timers += self._timers
-        for rows in self._rows.values():
-            # Most rows are puts: all are taken, then the others taken out.
-            found: dict[bytes, Any] = changes.puts
-            found.update(zip(rows.ids, rows.payloads, strict=True))
-            if None in rows.payloads:
-                gone = [i for i in rows.ids if found[i] is None]
-                changes.deletes += gone
-                for entry_id in gone:
-                    del found[entry_id]
-        for e in self._entries:
-            if e.payload is None:
-                changes.deletes.append(e.id)
-            else:
-                changes.puts[e.id] = e.payload
-                if e.expires_us is not None:
-                    changes.expiries.append(e.payload[:8] + e.id)
-        return changes
+        ids, payloads = self.entries()
+        found = dict(zip(ids, payloads, strict=True))
+        return Changes(
+            puts={i: p for i, p in found.items() if p is not None},
+            deletes=[i for i, p in found.items() if p is None],
+            timers=self._timers,
+            expiries=self.expiries,
+        )
 
     def table(self) -> pa.Table:
         """Return the changes as a table sorted by id.
@@ -215,6 +232,8 @@ class ChangeLog:
 
         Values of other types are given in their normal form already.
         """
+        if rows.are_settled:
+            return
         for at, (name, codec) in enumerate(zip(row.names, row.codecs, strict=True)):
             if codec.plain is None:
                 continue

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BROADCAST",
+    "MAX_KEY",
     "check_keys",
     "group_id",
     "group_range",
@@ -47,7 +48,7 @@ _INDEX = struct.Struct(">Q")
 _NO_KEY = b"\xc1\x00"
 _HASHED = b"\xc1\x01"
 # With two bytes of group, a name of 64 and a map key of 150, ids stay below 511.
-_MAX_KEY = 255
+MAX_KEY = 255
 _MAX_MAP_KEY = 150
 BROADCAST = b"\xff\xff" + _NO_KEY
 
@@ -59,7 +60,7 @@ _SIGN = 1 << 63
 def key_bytes(values: Iterable[Any]) -> bytes:
     """Return the canonical bytes of a key; long keys are named by their hash."""
     raw = b"".join(map(_encode, values))
-    return raw if len(raw) <= _MAX_KEY else _hashed(raw)
+    return raw if len(raw) <= MAX_KEY else _hashed(raw)
 
 
 def key_ids(groups: Sequence[int], columns: Sequence[Sequence[Any]]) -> list[bytes]:
@@ -68,8 +69,8 @@ def key_ids(groups: Sequence[int], columns: Sequence[Sequence[Any]]) -> list[byt
         raws = list(map(_encode, columns[0]))
     else:
         raws = [b"".join(map(_encode, key)) for key in zip(*columns, strict=True)]
-    if max(map(len, raws)) > _MAX_KEY:
-        raws = [r if len(r) <= _MAX_KEY else _hashed(r) for r in raws]
+    if max(map(len, raws)) > MAX_KEY:
+        raws = [r if len(r) <= MAX_KEY else _hashed(r) for r in raws]
     pack = _GROUP.pack
     return [pack(g) + r for g, r in zip(groups, raws, strict=True)]
 
