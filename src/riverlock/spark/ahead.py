@@ -18,7 +18,7 @@ from pyspark import inheritable_thread_target
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from riverlock.snapshot.records import InputRange
 
@@ -30,8 +30,9 @@ log = logging.getLogger(__name__)
 class ReadAhead:
     """The frames of the next epoch, by stage."""
 
-    def __init__(self) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         """Begin with none, and without a thread until there is work for it."""
+        self._spark = spark
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="riverlock-ahead")
         self._inputs: Mapping[str, InputRange] | None = None
         self._frames: dict[str, DataFrame] = {}
@@ -57,7 +58,7 @@ class ReadAhead:
                 _shuffle(frame)
             self._inputs, self._frames = inputs, frames
 
-        work = self._thread.submit(inheritable_thread_target(prepare))
+        work = self._thread.submit(inheritable_thread_target(self._spark)(prepare))
         try:
             yield
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,7 +34,6 @@ from riverlock.runtime.task import (
 )
 from riverlock.runtime.watermarks import operator_watermark
 from riverlock.runtime.working_copy import Baseline
-from riverlock.spark.ahead import ReadAhead
 from riverlock.spark.compile import (
     CompiledFlow,
     KeyedStage,
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from riverlock.coordinator.votes import Vote
     from riverlock.snapshot.records import InputRange, Manifest
     from riverlock.sources.reader import Reader
+    from riverlock.spark.ahead import ReadAhead
     from riverlock.storage.base import Storage
 
 __all__ = ["SparkEngine"]
@@ -79,7 +79,7 @@ class SparkEngine:
     token: str
     parallelism: int
     working_dir: str
-    ahead: ReadAhead = field(default_factory=ReadAhead)
+    ahead: ReadAhead
 
     def run_stage(
         self,

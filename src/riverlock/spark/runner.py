@@ -28,6 +28,7 @@ from riverlock.sinks.committer import Owner
 from riverlock.sinks.outputs import check_outputs
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.retention import Retention
+from riverlock.spark.ahead import ReadAhead
 from riverlock.spark.committers import committer_of
 from riverlock.spark.compile import CompiledFlow, KeyedStage, compile_flow
 from riverlock.spark.engine import SparkEngine
@@ -260,6 +261,7 @@ class _Run:
             token=owner.token,
             parallelism=min(wanted, self._flow.key_groups),
             working_dir=self._working_dir(spark, flow_id),
+            ahead=ReadAhead(spark),
         )
 
     def _working_dir(self, spark: SparkSession, flow_id: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from riverlock.coordinator.epoch import PlannedInputs
 from riverlock.core.clock import ManualClock
 from riverlock.flow.graph import EventTime, Read
 from riverlock.runtime.admission import Admission
 from riverlock.runtime.planner import Planner
 from riverlock.runtime.watermarks import moved_along, operator_watermark
-from riverlock.snapshot.records import Watermark
+from riverlock.snapshot.records import InputRange, Manifest, Watermark
 from riverlock.sources import generator
 
 READ = Read(uid="in", source=generator({"n": "id"}, rows=1))
@@ -131,3 +133,64 @@ def test_a_fixed_number_of_rows_does_not_adapt() -> None:
         admission.learn(7, 10_000_000)
 
     assert admission.rows == 7
+
+
+def manifest_after(plan: PlannedInputs) -> Manifest:
+    return Manifest(
+        format=1,
+        flow="f",
+        region="main",
+        epoch=0,
+        parent=None,
+        run=1,
+        started_us=plan.started_us,
+        decided_us=plan.started_us,
+        now_us=plan.now_us,
+        seed=plan.seed,
+        parallelism=1,
+        key_groups=1,
+        code="",
+        inputs=dict(plan.inputs),
+    )
+
+
+def ends(inputs: Mapping[str, InputRange] | None) -> dict[str, Any] | None:
+    return None if inputs is None else {u: r.end for u, r in inputs.items()}
+
+
+def test_what_is_read_ahead_is_what_the_next_plan_takes() -> None:
+    plans = planner(a=500)
+    first = plans.plan(None)
+    assert first is not None
+
+    ahead = plans.ahead(first)
+    assert ends(ahead) == {"a": 200}
+    plans.admission.max_rows = 30  # the next plan is bound by what was fixed
+    second = plans.plan(manifest_after(first))
+
+    assert second is not None
+    assert second.inputs == ahead
+    assert plans.lag_rows == {"a": 300}
+
+
+def test_only_a_backlog_is_read_ahead() -> None:
+    plans = planner(a=150)
+    plans.stops_at_end = False
+    first = plans.plan(None)
+    assert first is not None
+
+    assert plans.ahead(first) is None
+    plans.stops_at_end = True  # nothing more will come: waiting is in vain
+    assert ends(plans.ahead(first)) == {"a": 150}
+
+
+def test_a_plan_from_elsewhere_does_not_take_what_was_fixed() -> None:
+    plans = planner(a=500)
+    first = plans.plan(None)
+    assert first is not None
+    assert ends(plans.ahead(first)) == {"a": 200}
+
+    again = plans.plan(None)
+
+    assert again is not None
+    assert ends(again.inputs) == {"a": 100}
