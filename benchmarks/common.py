@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -9,13 +10,13 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import riverlock as rl
 
@@ -78,29 +79,108 @@ class Window:
         passed = time.monotonic() - began >= self._warm_up + self._seconds
         return passed and self._skipped is not None and done >= self._skipped + 2
 
-    def steady(self, values: list[float]) -> list[float]:
+    def steady(self, values: list[Epoch]) -> list[Epoch]:
         """Return what was measured after the warm-up."""
         return values[self._skipped :]
 
 
-def rates_of(flow: rl.Flow, rows: int, window: Window) -> list[float]:
-    """Run a flow with epochs of so many rows; returns records/s of steady epochs."""
-    seconds: list[float] = []
+class Epoch(NamedTuple):
+    """How long an epoch or batch took, and how many records it had."""
+
+    seconds: float
+    rows: int
+
+    @property
+    def rate(self) -> float:
+        """Records per second."""
+        return self.rows / self.seconds
+
+
+def epochs_of(
+    flow: rl.Flow, window: Window, *, waits: bool = False, **options: Any
+) -> list[Epoch]:
+    """Run a flow; returns its steady epochs.
+
+    What counts is the time from commit to commit, since epochs overlap; or, if the flow
+    waits for records in between, that from plan to decision.
+    """
+    found: list[Epoch] = []
     over = threading.Event()
-    began = time.monotonic()
+    began = last = time.monotonic()
 
     def see(status: Any) -> None:
+        nonlocal last
         if status.state == "running":
-            seconds.append(status.epoch_seconds)
-            window.note(began, len(seconds))
-            if window.is_over(began, len(seconds)):
+            now = time.monotonic()
+            seconds = status.epoch_seconds if waits else now - last
+            found.append(Epoch(seconds, status.rows))
+            last = now
+            window.note(began, len(found))
+            if window.is_over(began, len(found)):
                 over.set()
 
     with tempfile.TemporaryDirectory() as store:
-        handle = flow.start(
-            store, epoch_target=None, max_rows_per_epoch=rows, on_status=see
-        )
+        handle = flow.start(store, on_status=see, **options)
         while not over.wait(1) and handle.is_active:
             pass
         handle.stop()
-    return [rows / s for s in window.steady(seconds)]
+    return window.steady(found)
+
+
+def contest(
+    name: str,
+    title: str,
+    contenders: Mapping[str, Callable[[argparse.Namespace, Window], list[Epoch]]],
+    parser: argparse.ArgumentParser,
+) -> argparse.Namespace | None:
+    """Run contenders, each in a process of its own, and show records/s beside ours.
+
+    They take turns, in several rounds: machines are not equally fast all the time.
+
+    Args:
+        name: The module, and the file of the results.
+        title: Of the table; may refer to options.
+        contenders: By name; ours is the first.
+        parser: Takes the options of the benchmark.
+
+    Returns:
+        The options; None in a contender's process.
+    """
+    parser.add_argument("--peers", nargs="+", choices=("all", *contenders))
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--warm-up", type=float, default=40, help="seconds")
+    parser.add_argument("--seconds", type=float, default=15, help="measured")
+    parser.add_argument("--only", choices=contenders, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.only:
+        window = Window(chosen.warm_up, chosen.seconds)
+        epochs = contenders[chosen.only](chosen, window)
+        print(json.dumps([(e.seconds, e.rate) for e in epochs]))
+        return None
+    mine, *others = contenders
+    peers = others if chosen.peers in (None, ["all"]) else chosen.peers
+    given = [a for a in sys.argv[1:] if a != "--peers" and a not in contenders]
+    given = [a for a in given if a != "all"]
+    found: dict[str, list[list[float]]] = {}
+    for _ in range(chosen.rounds):
+        for each in dict.fromkeys([mine, *peers]):
+            epochs = in_child(f"benchmarks.{name}", *given, "--only", each)
+            found.setdefault(each, []).extend(epochs)
+    seconds = {n: median([e[0] for e in epochs]) for n, epochs in found.items()}
+    rates = {n: median([e[1] for e in epochs]) for n, epochs in found.items()}
+    ratios = {n: rates[mine] / rate for n, rate in rates.items()}
+    show(
+        title.format(**vars(chosen)),
+        ["", "records/s", "s per epoch", "riverlock is"],
+        [
+            [n, f"{rates[n]:,.0f}", f"{seconds[n]:.3f}", _ratio(ratios[n])]
+            for n in rates
+        ],
+    )
+    result = {"records_per_second": rates, "seconds": seconds, "ratios": ratios}
+    save(name, {**result, **vars(chosen)})
+    return chosen
+
+
+def _ratio(ratio: float) -> str:
+    return f"{ratio:.1f} x" if ratio > 1 else f"{ratio:.0%} of"

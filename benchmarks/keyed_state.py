@@ -9,14 +9,12 @@ per key and write nothing out; all but the limit make every epoch or batch durab
 Arrow batches like ours, state in a dict, no Spark, nothing durable, a process per core.
 
 Records/s is the median of steady epochs: the first ones, in which workers and the JIT
-compiler start, are left out. Contenders take turns, in several rounds, because shared
-machines are not equally fast all the time.
+compiler start, are left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import streaming
-from benchmarks.common import Window, in_child, median, rates_of, save, show
+from benchmarks.common import Epoch, Window, contest, epochs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +42,13 @@ class Plain:
         self.total += record.amount
 
 
-def riverlock(keys: int, rows: int, window: Window) -> list[float]:
+def riverlock(chosen: argparse.Namespace, window: Window) -> list[Epoch]:
+    flow = running(chosen.keys)
+    return epochs_of(flow, window, epoch_target=None, max_rows_per_epoch=chosen.rows)
+
+
+def running(keys: int, source: Any = None) -> Any:
+    """Return the flow that counts and sums, over a backlog unless told otherwise."""
     import riverlock as rl
 
     class Running(rl.Process):
@@ -53,28 +57,42 @@ def riverlock(keys: int, rows: int, window: Window) -> list[float]:
         on_event = Plain.on_event
 
     flow = rl.Flow("bench")
-    columns = {"k": KEY.format(n="id", keys=keys), "amount": AMOUNT.format(n="id")}
-    stream = flow.read(rl.sources.generator(columns, rows=rows * 10_000))
+    stream = flow.read(numbers(keys) if source is None else source)
     stream.key_by("k").process(Running(), uid="running")
-    return rates_of(flow, rows, window)
+    return flow
+
+
+def numbers(keys: int) -> Any:
+    """Return the records of Riverlock's side: more than there is time for."""
+    import riverlock as rl
+
+    columns = {"k": KEY.format(n="id", keys=keys), "amount": AMOUNT.format(n="id")}
+    return rl.sources.generator(columns, rows=10**12)
 
 
 def structured(
-    build: Callable[[Any], Any], keys: int, rows: int, window: Window
-) -> list[float]:
+    build: Callable[[Any], Any], chosen: argparse.Namespace, window: Window
+) -> list[Epoch]:
     columns = [
-        f"{KEY.format(n='n', keys=keys)} as k",
+        f"{KEY.format(n='n', keys=chosen.keys)} as k",
         f"{AMOUNT.format(n='n')} as amount",
     ]
-    return streaming.rates(columns, rows, window, build)
+
+    def start(records: Any) -> Any:
+        return streaming.to_nowhere(build(records))
+
+    return streaming.batches_of(columns, chosen.rows, window, start)
 
 
-def limit(keys: int, rows: int, window: Window) -> list[float]:
+def limit(chosen: argparse.Namespace, window: Window) -> list[Epoch]:
     cores = os.cpu_count() or 1
     with ProcessPoolExecutor(cores) as pool:
-        share = [(keys // cores, rows // cores)] * cores
+        share = [(chosen.keys // cores, chosen.rows // cores)] * cores
         done = list(pool.map(_bare_loop, share))
-    return [sum(rates) for rates in zip(*done, strict=True)]
+    return [
+        Epoch(chosen.rows / sum(rates), chosen.rows)
+        for rates in zip(*done, strict=True)
+    ]
 
 
 def _bare_loop(share: tuple[int, int]) -> list[float]:
@@ -111,7 +129,7 @@ def _bare_loop(share: tuple[int, int]) -> list[float]:
     return rates[3:]
 
 
-CONTENDERS: dict[str, Callable[[int, int, Window], list[float]]] = {
+CONTENDERS: dict[str, Callable[[argparse.Namespace, Window], list[Epoch]]] = {
     "riverlock": riverlock,
     "transformWithState": partial(structured, streaming.transform_with_state),
     "transformWithStateInPandas": partial(
@@ -121,52 +139,14 @@ CONTENDERS: dict[str, Callable[[int, int, Window], list[float]]] = {
     "native aggregate (JVM)": partial(structured, streaming.native),
     "limit (CPython)": limit,
 }
-SHORT = ("riverlock", "transformWithState", "native aggregate (JVM)", "limit (CPython)")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--rows", type=int, default=400_000, help="records per epoch")
-    parser.add_argument(
-        "--peers", nargs="+", choices=("all", *CONTENDERS), default=SHORT
-    )
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--warm-up", type=float, default=40, help="seconds")
-    parser.add_argument("--seconds", type=float, default=15, help="measured")
-    parser.add_argument("--only", choices=CONTENDERS, help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.only:
-        window = Window(chosen.warm_up, chosen.seconds)
-        print(json.dumps(CONTENDERS[chosen.only](chosen.keys, chosen.rows, window)))
-        return
-    peers = CONTENDERS if "all" in chosen.peers else chosen.peers
-    found: dict[str, list[float]] = {}
-    for _ in range(chosen.rounds):
-        for name in dict.fromkeys(["riverlock", *peers]):
-            found.setdefault(name, []).extend(
-                in_child(
-                    "benchmarks.keyed_state",
-                    *("--only", name, "--keys", str(chosen.keys)),
-                    *("--rows", str(chosen.rows), "--warm-up", str(chosen.warm_up)),
-                    *("--seconds", str(chosen.seconds)),
-                )
-            )
-    rates = {name: median(values) for name, values in found.items()}
-    mine = rates["riverlock"]
-    show(
-        f"count and sum, {chosen.keys:,} keys, {chosen.rows:,} records an epoch",
-        ["", "records/s", "riverlock is"],
-        [
-            [n, f"{r:,.0f}", f"{mine / r:.1f} x" if mine > r else f"{mine / r:.0%} of"]
-            for n, r in rates.items()
-        ],
-    )
-    ratios = {n: mine / r for n, r in rates.items()}
-    save(
-        f"keyed_state_{chosen.keys}",
-        {"records_per_second": rates, "ratios": ratios, **vars(chosen)},
-    )
+    title = "count and sum, {keys:,} keys, {rows:,} records an epoch"
+    contest("keyed_state", title, CONTENDERS, parser)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.common import Epoch
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from benchmarks.common import Window
 
@@ -20,13 +23,13 @@ STATE = "n bigint, total double"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def rates(
+def batches_of(
     columns: list[str],
     rows: int,
     window: Window,
-    build: Callable[[DataFrame], DataFrame],
-) -> list[float]:
-    """Run a streaming query over numbers ``n``; returns records/s of steady batches."""
+    start: Callable[[DataFrame], DataStreamWriter],
+) -> list[Epoch]:
+    """Run a streaming query over numbers ``n``; returns its steady batches."""
     from riverlock.spark.session import local_session
 
     spark = local_session(
@@ -38,10 +41,9 @@ def rates(
     source = numbers.option("rowsPerBatch", rows).option("numPartitions", tasks).load()
     records = source.withColumnRenamed("value", "n").selectExpr(*columns)
     with tempfile.TemporaryDirectory() as place:
-        writer = build(records).writeStream.format("noop").outputMode("update")
         checkpoint = str(Path(place, "checkpoint"))
-        query = writer.option("checkpointLocation", checkpoint).start()
-        found: dict[int, float] = {}
+        query = start(records).option("checkpointLocation", checkpoint).start()
+        found: dict[int, Epoch] = {}
         began = time.monotonic()
         pause = threading.Event()
         while not window.is_over(began, len(found)):
@@ -51,10 +53,15 @@ def rates(
             for progress in query.recentProgress:
                 if progress["numInputRows"]:
                     seconds = progress["durationMs"]["triggerExecution"] / 1000
-                    found[progress["batchId"]] = progress["numInputRows"] / seconds
+                    found[progress["batchId"]] = Epoch(seconds, rows)
                     window.note(began, len(found))
         query.stop()
     return window.steady([found[b] for b in sorted(found)])
+
+
+def to_nowhere(frame: DataFrame) -> DataStreamWriter:
+    """Write what changed to the sink that does nothing."""
+    return frame.writeStream.format("noop").outputMode("update")
 
 
 def _processor(fold: Callable[[Any, int, float], tuple[int, float]]) -> Any:
