@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import riverlock as rl
 from riverlock.snapshot.catalog import Catalog
 from riverlock.spark.ahead import ReadAhead
+from riverlock.spark.engine import SparkEngine
 from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark
@@ -148,3 +149,46 @@ def test_nothing_runs_on_after_a_stop(
             break
         pause.wait(0.1)
     assert not tracker.getActiveJobsIds()
+
+
+def test_views_of_a_transform_are_those_of_its_epoch(
+    spark: SparkSession, tmp_path: Path, taken: list[bool]
+) -> None:
+    def by_view(frame: Any) -> Any:
+        frame.createOrReplaceTempView("of_this_epoch")
+        return frame.sparkSession.sql("SELECT * FROM of_this_epoch")
+
+    out = rl.sinks.memory()
+    flow = rl.Flow("views", key_groups=8)
+    columns = {"k": "id % 7", "n": "id"}
+    stream = flow.read(rl.sources.generator(columns, rows=8_000)).transform(by_view)
+    stream.key_by("k").process(Running(), uid="running").write(out, uid="out")
+    stream.write(rl.sinks.memory(), uid="copy")  # a stage that is not read ahead
+    flow.run(str(tmp_path), spark=spark, available_now=True, **BY_THOUSANDS)
+
+    assert len(out.rows()) == 8_000
+    assert last_totals(out.rows()) == expected(8_000)
+
+
+def test_a_task_that_was_told_another_epoch_does_not_count(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[Any] = []
+    begun = SparkEngine._begun
+
+    def stale_once(self: SparkEngine, *args: Any) -> Any:
+        told.append(begun(self, *args))
+        return told[-2] if len(told) == 4 else told[-1]
+
+    monkeypatch.setattr(SparkEngine, "_begun", stale_once)
+    out = rl.sinks.memory()
+    flow_of(out, Running(), 6_000).run(
+        str(tmp_path), spark=spark, available_now=True, **BY_THOUSANDS
+    )
+
+    assert "another epoch's parameters" in caplog.text
+    assert len(out.rows()) == 6_000
+    assert last_totals(out.rows()) == expected(6_000)

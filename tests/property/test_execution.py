@@ -16,6 +16,7 @@ from riverlock.runtime.columns import GROUP, SEQ
 from riverlock.runtime.execution import Execution
 from riverlock.runtime.inputs import keyed_input
 from riverlock.runtime.program import MAIN, EpochInfo, OperatorProgram
+from riverlock.runtime.redo import Redo
 from riverlock.state.keys import group_range, key_group, list_slot
 from riverlock.state.memory_store import MemoryStore
 from riverlock.state.spec import List, Map, Reducing, Value
@@ -94,7 +95,7 @@ def run(epochs: list[list[Row]], parallelism: int) -> Any:
                 rows.setdefault(row[:2], []).append(row)
             odd += [r for r, _ in execution.emitted["odd"]]
             execution.log.table()
-            store.apply(execution.log.changes(), Version(number, "t", ""))
+            store.apply(Redo.of_log(execution.log).changes(), Version(number, "t", ""))
     return rows, sorted(odd, key=repr), state_of(stores)
 
 

@@ -15,7 +15,7 @@ from riverlock.flow.process import Process
 from riverlock.state.spec import StateSpec, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
 __all__ = ["Aggregate", "BuiltIn", "Count", "MapWithState", "Reduce", "UpdateState"]
@@ -191,7 +191,7 @@ class Aggregate(BuiltIn):
     ) -> None:
         """Take what the compiler found in the user's expressions."""
         self._merges = [(name, _MERGES[how]) for name, (_, how) in parts.items()]
-        self._parts = parts
+        self.parts = parts
         self._results = results
 
     def bound(self, keys: Schema, columns: Schema) -> Process:
@@ -201,9 +201,7 @@ class Aggregate(BuiltIn):
         self._finish = [
             (_finisher(kind, how), names) for kind, how, names in self._results.values()
         ]
-        states: dict[str, StateSpec] = {
-            n: Value(t) for n, (t, _) in self._parts.items()
-        }
+        states: dict[str, StateSpec] = {n: Value(t) for n, (t, _) in self.parts.items()}
         return _bind(self, Schema((*keys.fields, *fields)), states)
 
     def on_event(self, record: Any, ctx: Any) -> None:
@@ -221,6 +219,13 @@ class Aggregate(BuiltIn):
         values = [finish(*map(get, names)) for finish, names in self._finish]
         return [(*_key_values(ctx.key, self._width), *values)]
 
+    def finished(self, columns: Mapping[str, Sequence[Any]]) -> list[list[Any]]:
+        """Return the results of many keys, column by column."""
+        return [
+            list(map(finish, *(columns[name] for name in names)))
+            for finish, names in self._finish
+        ]
+
 
 # Sums of decimal(38) need more digits than Python's default context keeps.
 _EXACT = decimal.Context(prec=76)
@@ -230,7 +235,24 @@ def _add(a: Any, b: Any) -> Any:
     return _EXACT.add(a, b) if isinstance(a, decimal.Decimal) else a + b
 
 
-_MERGES: dict[str, Callable[[Any, Any], Any]] = {"sum": _add, "min": min, "max": max}
+def _least(a: Any, b: Any) -> Any:
+    return b if b < a or _is_nan(a) else a
+
+
+def _greatest(a: Any, b: Any) -> Any:
+    return b if b > a or _is_nan(b) else a
+
+
+def _is_nan(value: Any) -> bool:
+    """Whether it is the number that is greater than all others, for Spark."""
+    return isinstance(value, float) and value != value
+
+
+_MERGES: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": _add,
+    "min": _least,
+    "max": _greatest,
+}
 
 
 def _same(value: Any) -> Any:

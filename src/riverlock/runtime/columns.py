@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +74,15 @@ class Records:
     and a task never holds them all.
     """
 
-    def __init__(self, columns: Sequence[list[Any]], kind: type[Record]) -> None:
-        """Take the values column by column."""
-        self._columns, self._kind = columns, kind
+    def __init__(
+        self, make: Callable[[], Sequence[list[Any]]], kind: type[Record]
+    ) -> None:
+        """Take what makes the values, column by column, should they be needed."""
+        self._make, self._kind = make, kind
+
+    @cached_property
+    def _columns(self) -> Sequence[list[Any]]:
+        return self._make()
 
     def __iter__(self) -> Iterator[Record]:
         """Give all of them."""
@@ -89,7 +96,10 @@ class Records:
 
 def records(table: pa.Table, schema: Schema) -> Records:
     """Return the rows of a table as records."""
-    columns = [column_values(table[f.name], f.type) for f in schema.fields]
+
+    def columns() -> list[list[Any]]:
+        return [column_values(table[f.name], f.type) for f in schema.fields]
+
     return Records(columns, record_class(schema))
 
 

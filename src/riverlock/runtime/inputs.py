@@ -60,7 +60,9 @@ class KeyedInput:
     keys: list[tuple[Any, ...]] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     bounds: list[int] = field(default_factory=lambda: [0])
-    records: Records = field(default_factory=partial(Records, (), Record))
+    records: Records = field(default_factory=partial(Records, tuple, Record))
+    # The same rows as columns.
+    table: pa.Table | None = None
     times: list[int | None] | None = None
     broadcast: list[Record] = field(default_factory=list)
     initial: dict[int, list[Record]] = field(default_factory=dict)
@@ -96,7 +98,7 @@ def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
         table, places = table.filter(is_event), places[mask]
     counts = np.bincount(places, minlength=len(result.ids))
     result.bounds = [0, *np.cumsum(counts).tolist()]
-    result.records = records(table, program.input)
+    result.records, result.table = records(table, program.input), table
     if TIME in table.column_names and table[TIME].null_count < table.num_rows:
         result.times = column_values(table[TIME], Type("long"))
     return result

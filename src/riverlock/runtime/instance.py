@@ -8,8 +8,6 @@ Everything else is reached through descriptors that lead to handles.
 
 from __future__ import annotations
 
-import operator
-from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import StateError, StateTypeError
@@ -129,7 +127,7 @@ class Instance:
         self._group_start: tuple[bytes | None, Any] = (None, [])
         self._broadcast_payload: bytes | None = None
         self._broadcast_seen: bytes | None = None
-        self._broadcast_pending: dict[bytes, bytes] | None = None
+        self._broadcast_pending: dict[bytes, bytes | None] | None = None
         self._has_broadcast_objects = any(
             codec_of(s.type).is_mutable for s in layout.scoped("broadcast")
         )
@@ -220,7 +218,6 @@ class Instance:
             data: The keys, with the rows that they began with.
             left: The values that each ended with, settled.
         """
-        payloads = data.payloads
         try:
             fresh: list[bytes | None] = list(map(encode, left))
         except (TypeError, ValueError, OverflowError):
@@ -231,24 +228,7 @@ class Instance:
                 self.fields.update(zip(self._row.names, left[n], strict=True))
                 left[n], payload = self._packed_row(self._row)
                 fresh.append(payload)
-        if fresh == payloads:
-            return
-        unset = (None,) * len(self._row.names)
-        values: list[tuple[Any, ...] | None] = list(left)
-        if unset in left:
-            values = [None if v == unset else v for v in left]
-            fresh = [
-                None if v == unset else p for v, p in zip(left, fresh, strict=True)
-            ]
-        is_changed = list(map(operator.ne, fresh, payloads))
-        self._log.rows(
-            compress(data.ids, is_changed),
-            compress(data.groups, is_changed),
-            compress(data.keys, is_changed),
-            compress(values, is_changed),
-            compress(fresh, is_changed),
-        )
-        self._log.added += payloads.count(None) - fresh.count(None)
+        self._log.changed_rows(data, left, fresh)
 
     def reload(self, payload: bytes | None) -> None:
         """Begin the key's turn anew, as if nothing had run."""
@@ -337,7 +317,7 @@ class Instance:
             self._record("broadcast", visit.at, self._broadcast_payload)
         visit.flush()
 
-    def _pending_broadcast(self) -> dict[bytes, bytes] | None:
+    def _pending_broadcast(self) -> dict[bytes, bytes | None] | None:
         """Return what broadcast handles would write; only if changed in place."""
         if not self._has_broadcast_objects:
             return None
@@ -345,7 +325,7 @@ class Instance:
         kept, saved = visit.log, visit.save()
         visit.log = ChangeLog(self._layout, self._operator)
         visit.flush()
-        pending = visit.log.changes().puts
+        pending = dict(zip(*visit.log.entries(), strict=True))
         visit.log = kept
         visit.rewind(saved)
         return pending

@@ -24,6 +24,7 @@ __all__ = ["DELETED", "Layer", "Layers"]
 # The row of an id that is gone; no row that is there is empty.
 DELETED: Final = b""
 _MAX_LAYERS = 16
+_FEW = 20
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,10 @@ class Layer:
     def of(cls, ids: Sequence[bytes], rows: Sequence[bytes]) -> Layer:
         """Make a layer of lists."""
         return cls(pa.array(ids, pa.binary()), pa.array(rows, pa.binary()))
+
+    def as_lists(self) -> tuple[list[bytes], list[bytes]]:
+        """Return ids and rows as Python has them."""
+        return self.ids.to_pylist(), self.rows.to_pylist()
 
     def find(self, ids: pa.BinaryArray) -> tuple[np.ndarray, np.ndarray]:
         """Return which of some ids are here, and where."""
@@ -66,7 +71,9 @@ class Layers:
     def __init__(self, layers: Iterable[Layer] = ()) -> None:
         """Begin with some, the newest first."""
         self._layers = list(layers)
+        # Made when single ids are asked for again and again.
         self._index: dict[bytes, bytes] | None = None
+        self._gets = 0
 
     @property
     def size(self) -> int:
@@ -76,7 +83,7 @@ class Layers:
     def push(self, layer: Layer) -> None:
         """Put a layer on top."""
         self._layers.insert(0, layer)
-        self._index = None
+        self._index, self._gets = None, 0
         if len(self._layers) > _MAX_LAYERS:
             self.merged()
 
@@ -92,13 +99,14 @@ class Layers:
     def as_dict(self) -> dict[bytes, bytes]:
         """Return all rows by id, DELETED ones too; not to be changed."""
         if self._index is None:
-            layer = self.merged()
-            pairs = zip(layer.ids.to_pylist(), layer.rows.to_pylist(), strict=True)
-            self._index = dict(pairs)
+            self._index = dict(zip(*self.merged().as_lists(), strict=True))
         return self._index
 
     def get(self, entry_id: bytes) -> bytes | None:
         """Return the row of an id, or DELETED; None if nothing is known of it."""
+        if self._index is None and self._gets < _FEW:
+            self._gets += 1
+            return self.get_many([entry_id])[0]
         return self.as_dict().get(entry_id)
 
     def get_many(self, ids: Sequence[bytes]) -> list[bytes | None]:

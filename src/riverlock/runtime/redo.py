@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Redo", "forget_recent", "read_redo", "write_redo"]
 
 _CHECKSUM = 32
+_FORMAT = "redo-2 "
+_MAX_BYTES = 1 << 30
 # What this process wrote last, by path: in the next epoch the same worker is often the
 # one to read it.
 _RECENT: dict[Path, tuple[str, Redo]] = {}
@@ -32,41 +35,53 @@ _MAX_RECENT = 4
 
 
 class Redo:
-    """The changes of one epoch: rows as a layer, the rest as it is."""
+    """The changes of one epoch: entries as a layer, the rest as it is."""
 
     def __init__(
         self,
-        layer: Layer,
+        entries: tuple[list[bytes], list[bytes]] | Layer,
         timers: list[tuple[bytes, bytes, bytes | None]],
         expiries: list[bytes],
     ) -> None:
-        """Take the parts of a change set."""
-        self.layer, self.timers, self.expiries = layer, timers, expiries
-        self._made_of: Changes | None = None
+        """Take ids and rows, with DELETED for entries that are gone."""
+        self._entries = entries
+        self.timers, self.expiries = timers, expiries
 
     @classmethod
     def of(cls, changes: Changes) -> Redo:
         """Make one of a change set."""
         puts, deletes = changes.puts, changes.deletes
-        layer = Layer.of(
-            [*puts, *deletes], [*puts.values(), *([DELETED] * len(deletes))]
-        )
-        made = cls(layer, changes.timers, changes.expiries)
-        made._made_of = changes
-        return made
+        gone = [DELETED] * len(deletes)
+        entries = [*puts, *deletes], [*puts.values(), *gone]
+        return cls(entries, changes.timers, changes.expiries)
 
     @classmethod
     def of_log(cls, log: ChangeLog) -> Redo:
         """Make one of what a task logged."""
         ids, payloads = log.entries()
         rows = [DELETED if p is None else p for p in payloads]
-        return cls(Layer.of(ids, rows), log.timers, log.expiries)
+        return cls((ids, rows), log.timers, log.expiries)
+
+    @property
+    def fits(self) -> bool:
+        """Whether it can be a layer: Arrow's columns end at 2 GiB."""
+        if isinstance(self._entries, Layer):
+            return True
+        return all(sum(map(len, column)) < _MAX_BYTES for column in self._entries)
+
+    @cached_property
+    def layer(self) -> Layer:
+        """The entries as columns; only if it fits."""
+        entries = self._entries
+        return entries if isinstance(entries, Layer) else Layer.of(*entries)
 
     def changes(self) -> Changes:
         """Return the change set."""
-        if self._made_of is not None:
-            return self._made_of
-        ids, rows = self.layer.ids.to_pylist(), self.layer.rows.to_pylist()
+        ids, rows = (
+            self._entries.as_lists()
+            if isinstance(self._entries, Layer)
+            else self._entries
+        )
         puts = dict(zip(ids, rows, strict=True))
         deletes = [i for i, row in puts.items() if row == DELETED]
         for entry_id in deletes:
@@ -91,9 +106,11 @@ _decode = msgspec.msgpack.Decoder(_File).decode
 
 def write_redo(path: Path, redo: Redo, schema: str) -> None:
     """Keep the changes of an epoch; losing them costs time, nothing else."""
+    if not redo.fits:
+        return
     columns = _packed(redo.layer.ids), _packed(redo.layer.rows)
     file = _File(*columns, redo.timers, redo.expiries)
-    body = schema.encode() + msgspec.msgpack.encode(file)
+    body = _head(schema) + msgspec.msgpack.encode(file)
     temporary = path.with_suffix(f".{os.getpid()}")
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -120,13 +137,20 @@ def read_redo(path: Path, schema: str) -> Redo | None:
         raw = path.read_bytes()
     except OSError:
         return None
-    body, head = memoryview(raw)[_CHECKSUM:], schema.encode()
-    # The bytes are of the layout that wrote them; the code may have changed.
+    body, head = memoryview(raw)[_CHECKSUM:], _head(schema)
+    # The bytes are of the code and the layout that wrote them; both may have changed.
     if checksum(body).encode() != raw[:_CHECKSUM] or body[: len(head)] != head:
         return None
-    file = _decode(body[len(head) :])
+    try:
+        file = _decode(body[len(head) :])
+    except msgspec.MsgspecError:
+        return None
     layer = Layer(_unpacked(*file.ids), _unpacked(*file.rows))
     return Redo(layer, file.timers, file.expiries)
+
+
+def _head(schema: str) -> bytes:
+    return f"{_FORMAT}{schema}".encode()
 
 
 def _packed(column: pa.BinaryArray) -> _Column:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Tail", "TailReader", "tail_at"]
 
-# More than these is flushed. A file costs a restarted worker a few milliseconds.
+# More than these is flushed; up to twice as many rows, since the same keys may be in
+# several layers. A file costs a restarted worker a few milliseconds.
 _MAX_ROWS = 100_000
 _MAX_FILES = 64
 _MAX_BYTES = 64 << 20
@@ -122,10 +123,19 @@ class Tail:
 
     def with_all(self, redo: Redo) -> Changes:
         """Return everything that waits, and then some changes, as one change set."""
+        changes = redo.changes()
         if self.is_empty:
-            return redo.changes()
-        whole = Layers([redo.layer, self.layers.merged()]).merged()
-        return Redo(whole, redo.timers, redo.expiries).changes()
+            return changes
+        waiting = self.changes()
+        for entry_id in changes.deletes:
+            waiting.puts.pop(entry_id, None)
+        gone = set(waiting.deletes).difference(changes.puts, changes.deletes)
+        return Changes(
+            puts={**waiting.puts, **changes.puts},
+            deletes=[*gone, *changes.deletes],
+            timers=changes.timers,
+            expiries=changes.expiries,
+        )
 
     def forget(self) -> None:
         """Drop what is in memory."""

@@ -35,7 +35,7 @@ from riverlock.runtime.columns import (
     rows_table,
     sequence,
 )
-from riverlock.runtime.execution import Execution
+from riverlock.runtime.folding import run_operator
 from riverlock.runtime.inputs import keyed_input
 from riverlock.runtime.program import (
     DEAD,
@@ -52,8 +52,10 @@ from riverlock.state.keys import group_range
 from riverlock.state.store import EVENT, PROCESSING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from riverlock.runtime.execution import Execution
+    from riverlock.runtime.folding import Folding
     from riverlock.state.layout import StateLayout
     from riverlock.storage.base import Storage
 
@@ -102,6 +104,8 @@ class Place:
 class Outcome(msgspec.Struct):
     """What comes back from a task: a vote or an error."""
 
+    # Of the epoch that the task was told to run, so that the driver can make sure.
+    seed: int
     vote: Vote | None = None
     error: bytes | None = None  # pickled; inside the trust boundary of the cluster
 
@@ -111,16 +115,15 @@ def decode_outcome(raw: bytes) -> Outcome:
     return msgspec.msgpack.decode(raw, type=Outcome)
 
 
-def _outcome(run: Any) -> bytes:
+def _outcome(run: Callable[[], Vote], seed: int) -> bytes:
     """Run a task; errors that a retry cannot heal become the outcome."""
     try:
-        return msgspec.msgpack.encode(Outcome(vote=run()))
-    except StorageError as error:
-        if error.retryable:
-            raise
-        return msgspec.msgpack.encode(Outcome(error=pickle.dumps(error)))
+        return msgspec.msgpack.encode(Outcome(seed=seed, vote=run()))
     except RiverlockError as error:
-        return msgspec.msgpack.encode(Outcome(error=pickle.dumps(error)))
+        if isinstance(error, StorageError) and error.retryable:
+            raise
+        packed = pickle.dumps(error)
+        return msgspec.msgpack.encode(Outcome(seed=seed, error=packed))
 
 
 @lru_cache(maxsize=64)
@@ -151,12 +154,13 @@ class StageTask:
 
     place: Place
     epoch: int
+    seed: int
     targets: Targets
     schema: Schema
 
     def __call__(self, batches: Iterable[pa.RecordBatch], partition: int) -> bytes:
         """Stage all rows."""
-        return _outcome(lambda: self._run(batches, partition))
+        return _outcome(lambda: self._run(batches, partition), self.seed)
 
     def _run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Vote:
         found = [b for b in batches if b.num_rows]
@@ -232,7 +236,7 @@ class KeyedTask:
             return _Turn(self, begun, partition, program, layout).run(batches)
 
         with _without_gc():
-            return _outcome(run)
+            return _outcome(run, begun.info.seed)
 
 
 @dataclass(frozen=True)
@@ -264,19 +268,19 @@ class _Turn:
         base = self.begun.base.within(copy.groups)
         with copy.reading(base, self.layout, self.task.place.storage) as reader:
             clock.lap("restore_s")
-            execution = Execution(
-                self.program,
-                self.layout,
-                reader,
-                self.begun.info,
-                is_first=self.partition == 0,
-            )
             data = keyed_input(table, self.program) if table else None
             if data and data.ids:
                 data.payloads = reader.get_many(data.ids)
             clock.lap("prepare_s")
             faults.hit("P2")
-            execution.run(data)
+            execution = run_operator(
+                self.program,
+                self.layout,
+                reader,
+                self.begun.info,
+                data,
+                is_first=self.partition == 0,
+            )
             clock.lap("user_s")
             timers = TimerHeads(
                 event_us=execution.timer_head(EVENT),
@@ -287,7 +291,7 @@ class _Turn:
     def _vote(
         self,
         copy: WorkingCopy,
-        execution: Execution,
+        execution: Execution | Folding,
         table: pa.Table | None,
         timers: TimerHeads,
         clock: _Stopwatch,
@@ -322,7 +326,7 @@ class _Turn:
         )
 
     def _state(
-        self, copy: WorkingCopy, execution: Execution, attempt: str
+        self, copy: WorkingCopy, execution: Execution | Folding, attempt: str
     ) -> tuple[StateFile, ...]:
         """Write the change file and its local redo; nothing if nothing changed."""
         log, epoch, place = execution.log, self.begun.info.epoch, self.task.place
@@ -339,7 +343,9 @@ class _Turn:
         copy.write_redo(path, log, self.layout)
         return (file,)
 
-    def _output(self, execution: Execution, name: str, schema: Schema) -> pa.Table:
+    def _output(
+        self, execution: Execution | Folding, name: str, schema: Schema
+    ) -> pa.Table:
         emitted = execution.emitted[name]
         try:
             table = rows_table([row for row, _ in emitted], schema)

@@ -218,7 +218,7 @@ class WorkingCopy:
         redo, found = Redo.of(Changes.empty()), None
         for file in files:
             redo, found = self._redone(file, layout, storage)
-        may_wait = not (layout.handled or redo.timers or redo.expiries)
+        may_wait = redo.fits and not (layout.handled or redo.timers or redo.expiries)
         # Nothing to wait for: the version moves on, or a compaction would overtake it.
         if not may_wait or (not files and self._tail.is_empty):
             self.store.apply(self._tail.with_all(redo), wanted)

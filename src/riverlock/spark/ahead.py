@@ -9,10 +9,11 @@ not for these ranges, are made when they are needed.
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
 from pyspark import inheritable_thread_target
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class ReadAhead:
         """Begin with none, and without a thread until there is work for it."""
         self._spark = spark
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="riverlock-ahead")
-        self._inputs: Mapping[str, InputRange] | None = None
-        self._frames: dict[str, DataFrame] = {}
+        # One value, so that ranges and frames are never seen apart.
+        self._made: tuple[Mapping[str, InputRange], dict[str, DataFrame]] = ({}, {})
 
     @contextmanager
     def reading(
@@ -45,37 +46,49 @@ class ReadAhead:
     ) -> Iterator[None]:
         """Make frames of these ranges, and shuffle their rows, beside the block.
 
-        Building ends with the block: readers are used by one thread at a time. What
-        Spark has begun then goes on.
+        Building ends with the block, and the frames of the epoch under way must have
+        been made before it: readers and functions of ``transform`` are used by one
+        thread at a time. What Spark has begun then goes on.
         """
-        if inputs is None or inputs == self._inputs:
-            yield
-            return
-
-        def prepare() -> None:
-            frames = build(inputs)
-            for frame in frames.values():
-                _shuffle(frame)
-            self._inputs, self._frames = inputs, frames
-
-        work = self._thread.submit(inheritable_thread_target(self._spark)(prepare))
+        work = None
+        if inputs is not None and inputs != self._made[0]:
+            work = self._begin(inputs, build)
         try:
             yield
         finally:
-            failure = work.exception()
+            failure = work and work.exception()
             if failure is not None:
                 # The epoch itself will meet it, and tell.
                 log.debug("could not read ahead: %s", failure)
 
+    def _begin(
+        self,
+        inputs: Mapping[str, InputRange],
+        build: Callable[[Mapping[str, InputRange]], dict[str, DataFrame]],
+    ) -> Future[None] | None:
+        def prepare() -> None:
+            frames = build(inputs)
+            for frame in frames.values():
+                _shuffle(frame)
+            self._made = (inputs, frames)
+
+        try:
+            inherit = inheritable_thread_target(self._spark)
+            return self._thread.submit(inherit(prepare))
+        except (RuntimeError, Py4JError, ConnectionError) as error:
+            # The program is ending, or Spark is gone.
+            log.debug("could not read ahead: %s", error)
+            return None
+
     def take(self, stage: str, inputs: Mapping[str, InputRange]) -> DataFrame | None:
         """Return the frame of a stage over these ranges, once, if there is one."""
-        return self._frames.pop(stage, None) if inputs == self._inputs else None
+        made, frames = self._made
+        return frames.pop(stage, None) if inputs == made else None
 
-    def close(self) -> bool:
-        """Forget everything; returns whether Spark may still be at it."""
+    def close(self) -> None:
+        """Forget everything; what Spark has begun is its owner's to cancel."""
         self._thread.shutdown()
-        found, self._frames = bool(self._frames), {}
-        return found
+        self._made = ({}, {})
 
 
 def _shuffle(frame: DataFrame) -> None:

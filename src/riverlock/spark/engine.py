@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import pickle
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,11 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from riverlock.core.errors import InvalidFlowError, RiverlockError
+from riverlock.core.errors import (
+    EpochAbortedError,
+    InvalidFlowError,
+    RiverlockError,
+)
 from riverlock.runtime.columns import GROUP, INPUT, SEQ
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
@@ -48,7 +53,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from riverlock.coordinator.epoch import PlannedInputs
     from riverlock.coordinator.instructions import RunStage
     from riverlock.coordinator.votes import Vote
     from riverlock.snapshot.records import InputRange, Manifest
@@ -92,18 +96,18 @@ class SparkEngine:
         Raises:
             RiverlockError: What a task or Spark says went wrong.
         """
-        stage_id, epoch, planned = order.stage, order.epoch, order.planned
+        stage_id, epoch = order.stage, order.epoch
         stage = next(s for s in self.compiled.stages if s.id == stage_id)
-        frames = self._frames(planned.inputs, order.earlier)
         name = f"riverlock {self.compiled.flow.name} {epoch} {stage_id}"
         try:
             self.spark.sparkContext.setJobGroup(self._job_group, name)
-            with unlogged(), self.ahead.reading(following, self._frames_ahead):
-                match stage:
-                    case KeyedStage():
-                        rows = self._keyed(stage, frames, epoch, planned, parent)
-                    case WriteStage():
-                        rows = self._write(stage, frames, epoch)
+            with unlogged():
+                frame = self._frame(stage, order, parent)
+                if frame is None:
+                    return ()
+                begun = self._begun(stage, order, parent)
+                with self.ahead.reading(following, self._frames_ahead):
+                    rows = self._collect(frame, begun)
         except AnalysisException as error:
             raise InvalidFlowError(
                 f"stage {stage_id!r}",
@@ -113,7 +117,7 @@ class SparkEngine:
         except (PySparkException, Py4JError, ConnectionError) as error:
             # A connection that is refused: Spark's virtual machine is gone.
             raise explained(error, stage=stage_id, epoch=epoch) from None
-        return self._votes(rows)
+        return self._votes(rows, epoch, order.planned.seed)
 
     def cancel(self) -> None:
         """Stop whatever runs; callable from another thread."""
@@ -121,16 +125,16 @@ class SparkEngine:
 
     def close(self) -> None:
         """Drop what was read ahead."""
-        if self.ahead.close():
-            # The session may have gone, and the jobs with it.
-            with contextlib.suppress(Py4JError, ConnectionError):
-                self.cancel()
+        self.ahead.close()
+        # The session may have been stopped, and the jobs with it.
+        with contextlib.suppress(Py4JError, ConnectionError, AttributeError):
+            self.cancel()
 
     @property
     def _job_group(self) -> str:
         return f"riverlock-{self.token}"
 
-    def _votes(self, rows: list[Any]) -> tuple[Vote, ...]:
+    def _votes(self, rows: list[Any], epoch: int, seed: int) -> tuple[Vote, ...]:
         votes = []
         for row in rows:
             outcome = decode_outcome(bytes(row[0]))
@@ -139,8 +143,27 @@ class SparkEngine:
                 assert isinstance(error, RiverlockError)
                 raise error
             assert outcome.vote is not None
+            if outcome.seed != seed:
+                raise EpochAbortedError(
+                    epoch=epoch,
+                    reason="a task was told another epoch's parameters",
+                    cause="is PYSPARK_PIN_THREAD set to false?",
+                )
             votes.append(outcome.vote)
         return tuple(votes)
+
+    def _collect(self, frame: DataFrame, begun: KeyedEpoch | None) -> list[Any]:
+        """Run a job; what its epoch must know goes with it."""
+        text = None
+        if begun is not None:
+            text = base64.b64encode(zlib.compress(pickle.dumps(begun), 1)).decode()
+        context: Any = self.spark.sparkContext
+        context.setLocalProperty(_BEGUN, text)
+        try:
+            return frame.collect()
+        finally:
+            with contextlib.suppress(Py4JError, ConnectionError):
+                context.setLocalProperty(_BEGUN, None)
 
     def _frames(
         self,
@@ -185,36 +208,47 @@ class SparkEngine:
             token=self.token,
         )
 
-    def _write(self, stage: WriteStage, frames: Frames, epoch: int) -> list[Any]:
+    def _frame(
+        self, stage: KeyedStage | WriteStage, order: RunStage, parent: Manifest | None
+    ) -> DataFrame | None:
+        """Return the frame whose rows are the votes of a stage; None: nothing to do."""
+        inputs = order.planned.inputs
+        frames = self._frames(inputs, order.earlier)
+        if isinstance(stage, WriteStage):
+            return self._write_frame(stage, frames, order)
+        is_new = parent is None or stage.id not in parent.operators
+        if stage.node.initial is None or not is_new:
+            ready = self.ahead.take(stage.id, inputs)
+            if ready is not None:
+                return ready
+        return self._keyed_frame(stage, frames, is_new=is_new)
+
+    def _write_frame(
+        self, stage: WriteStage, frames: Frames, order: RunStage
+    ) -> DataFrame | None:
         if frames.is_empty(stage.node.input):
-            return []
+            return None
         task = StageTask(
             place=self._place(stage.id),
-            epoch=epoch,
+            epoch=order.epoch,
+            seed=order.planned.seed,
             targets=stage.targets,
             schema=stage.schema,
         )
         frame = frames.frame(stage.node.input)
-        return frame.mapInArrow(_InTask(task), _OUTCOME).collect()
+        return frame.mapInArrow(_InTask(task), _OUTCOME)
 
-    def _keyed(
-        self,
-        stage: KeyedStage,
-        frames: Frames,
-        epoch: int,
-        planned: PlannedInputs,
-        parent: Manifest | None,
-    ) -> list[Any]:
+    def _begun(
+        self, stage: KeyedStage | WriteStage, order: RunStage, parent: Manifest | None
+    ) -> KeyedEpoch | None:
+        """Return what the tasks of a stage must know of the epoch."""
+        if isinstance(stage, WriteStage):
+            return None
+        planned = order.planned
         state = parent.operators.get(stage.id) if parent else None
-        is_new = state is None
-        frame = None
-        if stage.node.initial is None or not is_new:
-            frame = self.ahead.take(stage.id, planned.inputs)
-        if frame is None:
-            frame = self._keyed_frame(stage, frames, is_new=is_new)
-        begun = KeyedEpoch(
+        return KeyedEpoch(
             info=EpochInfo(
-                epoch=epoch,
+                epoch=order.epoch,
                 now_us=planned.now_us,
                 seed=planned.seed,
                 watermark_us=operator_watermark(stage.event_times, planned.watermarks),
@@ -226,9 +260,6 @@ class SparkEngine:
                 history=() if parent is None else parent.history,
             ),
         )
-        text = base64.b64encode(pickle.dumps(begun)).decode()
-        self.spark.sparkContext.setLocalProperty(_BEGUN, text)
-        return frame.collect()
 
     def _keyed_frame(
         self, stage: KeyedStage, frames: Frames, *, is_new: bool
@@ -334,7 +365,8 @@ class _InKeyedTask:
         context = _context()
         text = context.getLocalProperty(_BEGUN)
         assert text is not None
-        begun = pickle.loads(base64.b64decode(text))  # noqa: S301 - from our driver
+        packed = zlib.decompress(base64.b64decode(text))
+        begun = pickle.loads(packed)  # noqa: S301 - from our driver
         yield _row(self.task(batches, context.partitionId(), begun))
 
 

@@ -33,15 +33,20 @@ __all__ = ["JOB_SETTINGS", "check_session", "job_conf", "local_session"]
 # Four attempts per task: plain local[*] would give up at the first.
 DEFAULT_MASTER: Final = "local[*,4]"
 
+# With a limit on bytes Spark adds up the size of the batch after every row, which was
+# half of the time it spent in our tasks. The largest number means none; so many rows
+# may then be of 400 KB each before a batch outgrows what Arrow can hold. A session whose
+# rows are larger is made with settings of its own, which stay.
+_BATCHES: Final[Mapping[str, str]] = {
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+}
+
 JOB_SETTINGS: Final[Mapping[str, str]] = {
     # Planning anew between stages costs more than an epoch's job, and may coalesce
     # the partitions that own key groups.
     "spark.sql.adaptive.enabled": "false",
-    # With a limit on bytes Spark adds up the size of the batch after every row, which
-    # was half of the time it spent in our tasks. The largest number means none; so many
-    # rows may then be of 400 KB each before a batch outgrows what Arrow can hold.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    **_BATCHES,
     # A keyed stage needs all its tasks, for timers and votes, also when its input is
     # known to be empty: Spark must not optimise the exchange away.
     "spark.sql.optimizer.excludedRules": (
@@ -121,6 +126,11 @@ def check_session(spark: SparkSession) -> list[str]:
             "spark.python.worker.reuse is false; set it to true, or each task pays"
             " for a new Python process and opens its state anew"
         )
+    if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
+        lacks.append(
+            "PYSPARK_PIN_THREAD is false; unset it, or jobs of several threads get each"
+            " other's settings"
+        )
     retries = _retries(
         settings.get("spark.master") or "",
         settings.get("spark.task.maxFailures") or "4",
@@ -138,9 +148,15 @@ def job_conf(
 
     They are the session's: other queries that are planned on it meanwhile see them.
     """
-    before = {name: spark.conf.get(name, None) for name in settings}
+    made_with = spark.sparkContext.getConf()
+    applied = {
+        name: value
+        for name, value in settings.items()
+        if name not in _BATCHES or not made_with.contains(name)
+    }
+    before = {name: spark.conf.get(name, None) for name in applied}
     try:
-        for name, value in settings.items():
+        for name, value in applied.items():
             spark.conf.set(name, value)
         yield
     finally:

@@ -6,17 +6,16 @@ applies to the working copy once this epoch is committed.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Protocol
 
 from riverlock.core.errors import StateTypeError
 from riverlock.state.codec import NONE, Codec, encode
 from riverlock.state.keys import timer_slot
-from riverlock.state.store import Changes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import pyarrow as pa
 
     from riverlock.state.layout import Row, StateLayout
@@ -55,13 +54,22 @@ class Entry:
     timer: tuple[str, int] | None = None
 
 
+class Keyed(Protocol):
+    """Keys and the rows that they began with."""
+
+    ids: list[bytes]
+    groups: list[int]
+    keys: list[tuple[Any, ...]]
+    payloads: list[bytes | None]
+
+
 class ChangeLog:
     """Collects changes in any order; an id is recorded at most once."""
 
-    def __init__(self, layout: StateLayout, operator: str) -> None:
+    def __init__(self, layout: StateLayout, uid: str) -> None:
         """Begin without changes."""
         self._layout = layout
-        self._operator = operator
+        self._operator = uid
         self._rows = {scope: _Rows() for scope in layout.rows}
         self._entries: list[Entry] = []
         self._timers: list[tuple[bytes, bytes, bytes | None]] = []
@@ -86,21 +94,37 @@ class ChangeLog:
         rows.values.append(values)
         rows.payloads.append(payload)
 
-    def rows(
+    def changed_rows(
         self,
-        ids: Iterable[bytes],
-        groups: Iterable[int],
-        keys: Iterable[tuple[Any, ...]],
-        values: Iterable[tuple[Any, ...] | None],
-        payloads: Iterable[bytes | None],
+        keyed: Keyed,
+        values: list[tuple[Any, ...]],
+        payloads: list[bytes | None],
     ) -> None:
-        """Record the rows of many keys, column by column, all values settled."""
+        """Record the rows of many keys that have changed.
+
+        Args:
+            keyed: The keys, with the payloads that they began with.
+            values: What each ended with, settled.
+            payloads: The same as bytes.
+        """
+        before = keyed.payloads
+        if payloads == before:
+            return
+        unset = (None,) * len(self._layout.rows["key"].names)
+        left: list[tuple[Any, ...] | None] = list(values)
+        after: list[bytes | None] = list(payloads)
+        if unset in left:
+            left = [None if v == unset else v for v in values]
+            pairs = zip(left, payloads, strict=True)
+            after = [None if v is None else p for v, p in pairs]
+        changed = list(map(operator.ne, after, before))
         rows = self._rows["key"]
-        rows.ids.extend(ids)
-        rows.groups.extend(groups)
-        rows.keys.extend(keys)
-        rows.values.extend(values)
-        rows.payloads.extend(payloads)
+        rows.ids.extend(compress(keyed.ids, changed))
+        rows.groups.extend(compress(keyed.groups, changed))
+        rows.keys.extend(compress(keyed.keys, changed))
+        rows.values.extend(compress(left, changed))
+        rows.payloads.extend(compress(after, changed))
+        self.added += before.count(None) - after.count(None)
 
     def entry(self, entry: Entry) -> None:
         """Record an entry of its own."""
@@ -131,12 +155,6 @@ class ChangeLog:
         return not self._entries and not any(r.ids for r in self._rows.values())
 
     @property
-    def deletes(self) -> int:
-        """How many entries were removed."""
-        rows = sum(r.payloads.count(None) for r in self._rows.values())
-        return rows + sum(e.payload is None for e in self._entries)
-
-    @property
     def timers(self) -> list[tuple[bytes, bytes, bytes | None]]:
         """Timers that were set or are gone, as ``Changes`` has them."""
         return self._timers
@@ -160,17 +178,6 @@ class ChangeLog:
         ids += [e.id for e in self._entries]
         payloads += [e.payload for e in self._entries]
         return ids, payloads
-
-    def changes(self) -> Changes:
-        """Return the bytes for the store; call after ``table``, which normalises."""
-        ids, payloads = self.entries()
-        found = dict(zip(ids, payloads, strict=True))
-        return Changes(
-            puts={i: p for i, p in found.items() if p is not None},
-            deletes=[i for i, p in found.items() if p is None],
-            timers=self._timers,
-            expiries=self.expiries,
-        )
 
     def table(self) -> pa.Table:
         """Return the changes as a table sorted by id.

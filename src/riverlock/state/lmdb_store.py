@@ -11,7 +11,7 @@ Facts that shape this module (docs/architecture.md, "Working copies"):
 * Nothing is synced to disk. A killed process loses nothing, a crashed machine may: the
   boot id is kept beside the file, and after a reboot the copy is thrown away.
 * An environment must not cross a fork and must be opened once per process and path:
-  hence the cache of this module, the only mutable module state of the package.
+  hence the cache of this module.
 """
 
 from __future__ import annotations

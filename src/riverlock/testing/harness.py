@@ -26,7 +26,7 @@ from riverlock.core.times import duration_us, from_micros, micros
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
 from riverlock.flow.process import check_process, side_outputs
 from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, rows_table
-from riverlock.runtime.execution import Execution
+from riverlock.runtime.folding import run_operator
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
     BROADCASTS,
@@ -41,6 +41,7 @@ from riverlock.runtime.program import (
     EpochInfo,
     OperatorProgram,
 )
+from riverlock.runtime.redo import Redo
 from riverlock.snapshot.files import encode_table
 from riverlock.state.changelog import ChangeLog
 from riverlock.state.handles import ListHandle, MapHandle, ValueHandle, Visit, bind
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from riverlock.flow.process import Process
+    from riverlock.runtime.execution import Execution
+    from riverlock.runtime.folding import Folding
     from riverlock.state.spec import StateSpec
 
 __all__ = ["Harness", "Saved", "harness"]
@@ -342,10 +345,9 @@ class Harness:
         with self._store.read() as reader:
             if data is not None:
                 data.payloads = reader.get_many(data.ids)
-            execution = Execution(
-                self._program, self._layout, reader, info, is_first=True
+            execution = run_operator(
+                self._program, self._layout, reader, info, data, is_first=True
             )
-            execution.run(data)
             made = {
                 name: rows_table([r for r, _ in execution.emitted[name]], schema)
                 for name, schema in self._program.outputs.items()
@@ -359,13 +361,15 @@ class Harness:
         fresh = made[MAIN].num_rows if MAIN in made else 0
         return self.output[-fresh:] if fresh else []
 
-    def _commit(self, execution: Execution) -> None:
+    def _commit(self, execution: Execution | Folding) -> None:
         """Apply the changes by both ways that the engine has; they must agree."""
         import pyarrow.parquet as pq
 
         raw = encode_table(execution.log.table())
         self._changes.append(raw)
-        live = execution.log.changes()
+        ids, _ = execution.log.entries()
+        assert len(set(ids)) == len(ids), "an entry was logged twice"
+        live = Redo.of_log(execution.log).changes()
         columns = changes_of(pq.read_table(pa.BufferReader(raw)), self._layout)
         self._store.apply(live, self._version())
         self._rebuilt.apply(columns, self._version())
