@@ -16,9 +16,12 @@ from pyspark.sql import functions as F
 import riverlock as rl
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidFlowError, UserCodeError
+from riverlock.runtime.columns import SEQ
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.reader import operator_of, read_entries, read_variable
 from riverlock.snapshot.verify import verify
+from riverlock.spark.aggregates import Combine
+from riverlock.spark.session import job_conf
 from riverlock.storage.open import open_storage
 from riverlock.testing import run_local
 
@@ -666,3 +669,59 @@ def test_a_udf_that_raises_is_the_users_error_and_is_not_tried_for_ever(
         run(flow, tmp_path, spark)
 
     assert "test_operators.py" in caught.value.line  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("rows_per_epoch", [1_000, 30])
+def test_aggregates_by_the_column_equal_spark_sql(
+    spark: SparkSession, tmp_path: Path, rows_per_epoch: int
+) -> None:
+    """Numbers only: merged by NumPy. NaN is the greatest of them."""
+    columns = {
+        "k": "id % 4",
+        "x": "case id % 11 when 3 then double('NaN') when 5 then null"
+        " else id / 8 - 20 end",
+        "i": "cast(if(id % 5 = 0, null, id - 150) as int)",
+    }
+    aggregates = {
+        "n": "count(*)",
+        "some": "count(i)",
+        "total": "sum(i)",
+        "mean": "avg(i)",
+        "low": "min(x)",
+        "high": "max(x)",
+        "least": "min(i)",
+    }
+    flow = rl.Flow("numbers")
+    out = rl.sinks.memory()
+    keyed = flow.read(rl.sources.generator(columns, rows=300)).key_by("k")
+    keyed.agg(aggregates).write(out)
+    flow.run(
+        str(tmp_path),
+        spark=spark,
+        available_now=True,
+        epoch_target=None,
+        max_rows_per_epoch=rows_per_epoch,
+    )
+
+    frame = spark.range(300).selectExpr(*(f"{t} as {n}" for n, t in columns.items()))
+    expected = frame.groupBy("k").agg(
+        *(F.expr(t).alias(n) for n, t in aggregates.items())
+    )
+    newest = {r[0]: str(tuple(r)) for r in out.rows()}
+    assert newest == {r["k"]: str(tuple(r)) for r in expected.collect()}
+
+
+def test_aggregates_are_combined_without_an_exchange(spark: SparkSession) -> None:
+    frame = spark.range(0, 100, 1, 4).selectExpr("id % 7 k", "id n", "'a' s")
+
+    def exchanges(**parts: str) -> int:
+        with job_conf(spark):
+            combined = Combine(("k",), parts).apply(frame)
+            plan = combined._jdf.queryExecution().executedPlan().toString()
+        assert combined.groupBy("k").agg({SEQ: "count"}).collect()
+        return str(plan).count("Exchange")
+
+    assert exchanges(n="count(*)", total="sum(n)", low="min(n)") == 0
+    assert exchanges(low="min(s)") == 0
+    # Spark needs two columns for the sum, of which one is not in the result.
+    assert exchanges(total="sum(cast(n as decimal(12,2)))") == 1

@@ -165,6 +165,24 @@ def test_bad_rows_are_counted_even_if_nobody_reads_them(
     assert status.bad_rows == 1
 
 
+def test_bad_rows_are_counted_in_front_of_an_aggregate(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text("1\nx\n2\n")
+    (folder / "b.csv").write_text("2\ny\n2\n")
+    out = rl.sinks.memory()
+    source = rl.sources.files(str(folder), format="csv", schema="n bigint")
+    flow = rl.Flow("sums")
+    flow.read(source).key_by("n").agg(count="count(*)").write(out)
+
+    status = run(flow, tmp_path / "store", spark)
+
+    assert sorted(out.rows()) == [(1, 1), (2, 3)]
+    assert status.bad_rows == 2
+
+
 def test_bad_rows_can_stop_the_flow(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -1,9 +1,9 @@
 """Aggregate expressions, split into a part that Spark computes and one that we merge.
 
 Spark combines the rows of a key within each partition, with its own code generation;
-the partial rows, one per key and partition, are merged into state in Python. The
-partition is part of the grouping, so that floating-point sums are added in a fixed
-order and an epoch gives the same bits when it is run again.
+the partial rows, one per key and partition, are merged into state in Python, in the
+order of the partitions, so that floating-point sums are added in a fixed order and an
+epoch gives the same bits when it is run again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from riverlock.core.errors import InvalidFlowError
@@ -22,11 +23,12 @@ from riverlock.spark.frames import as_column
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 __all__ = ["Combine", "plan_aggregates"]
 
-_PARTITION = "__rl_partition"
+# Nodes of a physical plan that stand between an aggregate and its exchange.
+_WRAPPERS = ("WholeStageCodegenExec", "InputAdapter", "SortExec")
 _SUPPORTED = "count, sum, min, max, avg"
 
 
@@ -39,17 +41,68 @@ class Combine:
 
     def apply(self, frame: DataFrame) -> DataFrame:
         """Return one row per key and partition, with the partial aggregates."""
-        grouping = [*self.keys, _PARTITION]
+        grouping = list(self.keys)
         if SOURCE in frame.columns:
             grouping.append(SOURCE)
-        parts = [as_column(c).alias(n) for n, c in self.parts.items()]
+        parts = {n: as_column(c) for n, c in self.parts.items()}
         if TIME in frame.columns:
-            parts.append(F.max(TIME).alias(TIME))
-        numbered = frame.withColumn(_PARTITION, F.spark_partition_id())
-        combined = numbered.groupBy(*grouping).agg(*parts)
-        return combined.withColumn(SEQ, F.col(_PARTITION).cast("bigint")).drop(
-            _PARTITION
-        )
+            parts[TIME] = F.max(TIME)
+        columns = [c.alias(n) for n, c in parts.items()]
+        partial = _partial(frame.groupBy(*grouping).agg(*columns))
+        if partial is not None:
+            named = partial.toDF(*grouping, *parts)
+            return named.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
+        numbered = frame.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
+        return numbered.groupBy(*grouping, SEQ).agg(*columns)
+
+
+def _partial(aggregated: DataFrame) -> DataFrame | None:
+    """Return what Spark computes of an aggregate before its exchange.
+
+    Spark aggregates twice, with an exchange between, which we do not need: state is
+    where partial rows are merged, behind an exchange of our own. None if the plan is
+    not of that form, or counts something on its way, which only whole plans do.
+    """
+    plan: Any = aggregated._jdf.queryExecution().executedPlan()
+    exchange = _below(plan, "ShuffleExchangeExec")
+    if exchange is None or _kind(exchange) != "ShuffleExchangeExec":
+        return None
+    combined = exchange.child()
+    inner = _below(combined, "")
+    if inner is None or not _kind(inner).endswith("AggregateExec"):
+        return None
+    if "CollectMetrics" in combined.toString():
+        return None
+    session: Any = aggregated.sparkSession
+    is_streaming = False
+    made = session._jsparkSession.internalCreateDataFrame(
+        combined.execute(), combined.schema(), is_streaming
+    )
+    partial = DataFrame(made, session)
+    # Sums of decimals have more columns before the exchange than after it.
+    types = [[f.dataType for f in frame.schema] for frame in (partial, aggregated)]
+    return partial if types[0] == types[1] else None
+
+
+def _below(plan: Any, wanted: str) -> Any:
+    """Go down through what only wraps or sorts; returns the first node that does not.
+
+    Aggregates are passed on the way to an exchange.
+    """
+    while True:
+        kind = _kind(plan)
+        is_wrapper = kind in _WRAPPERS or (wanted and kind.endswith("AggregateExec"))
+        if not is_wrapper:
+            return plan
+        children = plan.children()
+        if children.size() != 1:
+            return None
+        plan = children.head()
+
+
+def _kind(plan: Any) -> str:
+    name: str = plan.getClass().getSimpleName()
+    return name
 
 
 def plan_aggregates(

@@ -9,9 +9,10 @@ not for these ranges, are made when they are needed.
 from __future__ import annotations
 
 import logging
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark import inheritable_thread_target
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ReadAhead"]
 
 log = logging.getLogger(__name__)
+_PAUSE: Final = 0.005
 
 
 class ReadAhead:
@@ -36,7 +38,9 @@ class ReadAhead:
         self._spark = spark
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="riverlock-ahead")
         # One value, so that ranges and frames are never seen apart.
-        self._made: tuple[Mapping[str, InputRange], dict[str, DataFrame]] = ({}, {})
+        self._made: tuple[Mapping[str, InputRange], dict[str, _Shuffled]] = ({}, {})
+        # The exchanges of the epoch under way, as far as they were read ahead.
+        self._under_way: list[Any] = []
 
     @contextmanager
     def reading(
@@ -50,12 +54,13 @@ class ReadAhead:
         been made before it: readers and functions of ``transform`` are used by one
         thread at a time. What Spark has begun then goes on.
         """
-        work = None
+        work, over = None, threading.Event()
         if inputs is not None and inputs != self._made[0]:
-            work = self._begin(inputs, build)
+            work = self._begin(inputs, build, over)
         try:
             yield
         finally:
+            over.set()
             failure = work and work.exception()
             if failure is not None:
                 # The epoch itself will meet it, and tell.
@@ -65,12 +70,19 @@ class ReadAhead:
         self,
         inputs: Mapping[str, InputRange],
         build: Callable[[Mapping[str, InputRange]], dict[str, DataFrame]],
+        over: threading.Event,
     ) -> Future[None] | None:
+        under_way, self._under_way = self._under_way, []
+
         def prepare() -> None:
             frames = build(inputs)
-            for frame in frames.values():
-                _shuffle(frame)
-            self._made = (inputs, frames)
+            # Not before the tasks of this epoch have what they need: they would wait
+            # for cores behind those of the next.
+            while not all(exchange.isCompleted() for exchange in under_way):
+                if over.wait(_PAUSE):
+                    break
+            made = {stage: _shuffled(frame) for stage, frame in frames.items()}
+            self._made = (inputs, made)
 
         try:
             inherit = inheritable_thread_target(self._spark)
@@ -83,7 +95,12 @@ class ReadAhead:
     def take(self, stage: str, inputs: Mapping[str, InputRange]) -> DataFrame | None:
         """Return the frame of a stage over these ranges, once, if there is one."""
         made, frames = self._made
-        return frames.pop(stage, None) if inputs == made else None
+        found = frames.pop(stage, None) if inputs == made else None
+        if found is None:
+            return None
+        if found.exchange is not None:
+            self._under_way.append(found.exchange)
+        return found.frame
 
     def close(self) -> None:
         """Forget everything; what Spark has begun is its owner's to cancel."""
@@ -91,15 +108,21 @@ class ReadAhead:
         self._made = ({}, {})
 
 
-def _shuffle(frame: DataFrame) -> None:
+class _Shuffled(NamedTuple):
+    """A frame, and the future of its last exchange."""
+
+    frame: DataFrame
+    exchange: Any
+
+
+def _shuffled(frame: DataFrame) -> _Shuffled:
     """Plan a frame, and let Spark begin with its last exchange.
 
     The job that collects the frame later finds the exchange done, or waits for it.
     """
-    plan = frame._jdf.queryExecution().executedPlan()
-    exchange = _last_exchange(plan)
-    if exchange is not None:
-        exchange.submitShuffleJob()
+    exchange = _last_exchange(frame._jdf.queryExecution().executedPlan())
+    begun = None if exchange is None else exchange.submitShuffleJob()
+    return _Shuffled(frame, begun)
 
 
 def _last_exchange(plan: Any) -> Any:
