@@ -138,17 +138,17 @@ class SparkEngine:
         votes = []
         for row in rows:
             outcome = decode_outcome(bytes(row[0]))
-            if outcome.error is not None:
-                error = pickle.loads(outcome.error)  # noqa: S301 - from our workers
-                assert isinstance(error, RiverlockError)
-                raise error
-            assert outcome.vote is not None
             if outcome.seed != seed:
                 raise EpochAbortedError(
                     epoch=epoch,
                     reason="a task was told another epoch's parameters",
                     cause="is PYSPARK_PIN_THREAD set to false?",
                 )
+            if outcome.error is not None:
+                error = pickle.loads(outcome.error)  # noqa: S301 - from our workers
+                assert isinstance(error, RiverlockError)
+                raise error
+            assert outcome.vote is not None
             votes.append(outcome.vote)
         return tuple(votes)
 
