@@ -62,9 +62,10 @@ class GeneratorReader:
         source, rows = self._source, end["row"] - start["row"]
         parts = source.partitions or self._spark.sparkContext.defaultParallelism
         # Spark writes numbers into the code that it generates, so that every range
-        # would be compiled anew, a tenth of an epoch. An array it keeps beside it, and
-        # an index that it cannot know beforehand keeps it from looking inside.
-        row = f"(id + array({start['row']}L)[spark_partition_id() * 0])"
+        # would be compiled anew, a tenth of an epoch, and run slowly at first. An array
+        # it keeps beside it, and an index that it cannot know beforehand keeps it from
+        # looking inside. The length of a range is always in the code: hence only some.
+        row = f"(id + {_hidden(start['row'])})"
         inner = [f"{row} AS id", f"{source.seed}L AS seed"]
         if source.rows_per_second is not None:
             step = 1_000_000 / source.rows_per_second
@@ -72,7 +73,8 @@ class GeneratorReader:
             inner.append(f"timestamp_micros(cast({micros} as bigint)) AS created")
         return self._spark.sql(
             f"SELECT {self._columns} FROM"  # noqa: S608 - expressions of the user
-            f" (SELECT {', '.join(inner)} FROM range(0, {rows}, 1, {parts}))"
+            f" (SELECT {', '.join(inner)} FROM range(0, {_rounded(rows)}, 1, {parts})"
+            f" WHERE id < {_hidden(rows)})"
         )
 
     def observed(self, rows: int) -> dict[str, float]:
@@ -81,6 +83,21 @@ class GeneratorReader:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _hidden(number: int) -> str:
+    """Return a number as SQL that is not written into code."""
+    return f"array({number}L)[spark_partition_id() * 0]"
+
+
+def _rounded(rows: int) -> int:
+    """Return a length of range that is as long, by less than a sixteenth longer.
+
+    >>> [_rounded(n) for n in (0, 15, 100, 400_000)]
+    [0, 15, 100, 409600]
+    """
+    step = 1 << max(0, rows.bit_length() - 5)
+    return -(-rows // step) * step
 
 
 def _quoted(name: str) -> str:
