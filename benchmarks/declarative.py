@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks import streaming
 from benchmarks.common import Epoch, Window, contest, epochs_of
-from benchmarks.keyed_state import AMOUNT, KEY, numbers
+from benchmarks.keyed_state import numbers, structured
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,15 +32,8 @@ def riverlock(chosen: argparse.Namespace, window: Window) -> list[Epoch]:
 
 
 def native(rows: int, chosen: argparse.Namespace, window: Window) -> list[Epoch]:
-    columns = [
-        f"{KEY.format(n='n', keys=chosen.keys)} as k",
-        f"{AMOUNT.format(n='n')} as amount",
-    ]
-
-    def start(records: Any) -> Any:
-        return streaming.to_nowhere(streaming.native(records))
-
-    return streaming.batches_of(columns, rows, window, start)
+    sized = argparse.Namespace(keys=chosen.keys, rows=rows)
+    return structured(streaming.native, sized, window)
 
 
 SIZES = (200_000, 400_000, 800_000, 1_600_000)

@@ -16,35 +16,16 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.common import in_child, median, save, show
+from benchmarks.keyed_state import filling
 
 
 def epoch_seconds(stored: int, touched: int, epochs: int) -> list[float]:
     """Return the duration of each epoch that touches ``touched`` of ``stored`` keys."""
-    import riverlock as rl
-
-    class Running(rl.Process):
-        n = rl.Value("bigint", default=0)
-        total = rl.Value("double", default=0.0)
-
-        def on_event(self, e: Any, ctx: Any) -> None:
-            self.n += 1
-            self.total += e.amount
-
-    def flow(rows: int) -> rl.Flow:
-        made = rl.Flow("growth")
-        columns = {
-            "k": f"if(id < {stored}, id, pmod(xxhash64(id), {stored}))",
-            "amount": "cast(id as double)",
-        }
-        stream = made.read(rl.sources.generator(columns, rows=rows))
-        stream.key_by("k").process(Running(), uid="running")
-        return made
-
     seconds: list[float] = []
     with tempfile.TemporaryDirectory() as store:
         options: dict[str, Any] = {"available_now": True, "epoch_target": None}
-        flow(stored).run(store, max_rows_per_epoch=500_000, **options)
-        flow(stored + touched * epochs).run(
+        filling(stored, stored).run(store, max_rows_per_epoch=500_000, **options)
+        filling(stored, stored + touched * epochs).run(
             store,
             max_rows_per_epoch=touched,
             on_status=lambda s: (

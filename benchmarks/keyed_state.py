@@ -62,6 +62,17 @@ def running(keys: int, source: Any = None) -> Any:
     return flow
 
 
+def filling(keys: int, rows: int) -> Any:
+    """Return the flow over rows that first make all keys, then touch any of them."""
+    import riverlock as rl
+
+    columns = {
+        "k": f"if(id < {keys}, id, {KEY.format(n='id', keys=keys)})",
+        "amount": "cast(id as double)",
+    }
+    return running(keys, rl.sources.generator(columns, rows=rows))
+
+
 def numbers(keys: int) -> Any:
     """Return the records of Riverlock's side: more than there is time for."""
     import riverlock as rl

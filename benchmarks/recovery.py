@@ -23,36 +23,22 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import in_child, median, save, show
+from benchmarks.keyed_state import filling
 
 TOUCHED = 20_000
 
 
 def drive(store: str, keys: int, parallelism: int, epochs: int | None) -> None:
     """Fill the store if it is new, then go on; prints a line per epoch."""
-    import riverlock as rl
     from riverlock.spark.session import local_session
-
-    class Running(rl.Process):
-        n = rl.Value("bigint", default=0)
-        total = rl.Value("double", default=0.0)
-
-        def on_event(self, e: Any, ctx: Any) -> None:
-            self.n += 1
-            self.total += e.amount
-
-    def flow(rows: int) -> rl.Flow:
-        made = rl.Flow("recovery")
-        key = f"if(id < {keys}, id, pmod(xxhash64(id), {keys}))"
-        columns = {"k": key, "amount": "cast(id as double)"}
-        stream = made.read(rl.sources.generator(columns, rows=rows))
-        stream.key_by("k").process(Running(), uid="running")
-        return made
 
     spark = local_session()
     spark.range(1).collect()
     options: dict[str, Any] = {"epoch_target": None, "parallelism": parallelism}
     if not Path(store, "flow.json").exists():
-        flow(keys).run(store, available_now=True, max_rows_per_epoch=500_000, **options)
+        filling(keys, keys).run(
+            store, available_now=True, max_rows_per_epoch=500_000, **options
+        )
     began = time.monotonic()
 
     def tell(status: Any) -> None:
@@ -63,7 +49,7 @@ def drive(store: str, keys: int, parallelism: int, epochs: int | None) -> None:
             began = now
 
     options |= {"max_rows_per_epoch": TOUCHED, "max_epochs": epochs, "on_status": tell}
-    flow(10**12).run(store, **options)
+    filling(keys, 10**12).run(store, **options)
 
 
 def killed(store: str, keys: int, parallelism: int) -> list[float]:
