@@ -23,7 +23,8 @@ __all__ = ["DELETED", "Layer", "Layers"]
 
 # The row of an id that is gone; no row that is there is empty.
 DELETED: Final = b""
-_MAX_LAYERS = 16
+# A key that is in none of them is looked for in each; merging costs as much as that.
+_MAX_LAYERS = 4
 _FEW = 20
 
 
