@@ -4,7 +4,7 @@
 
 A flow is killed in the middle of an epoch and started again: with its working copies
 as they were (warm), without them (cold), and with another parallelism. Starting Python
-and Spark's virtual machine takes the same for all; it is shown apart. Beside it: how
+and Spark's virtual machine takes the same for all, and is not counted. Beside it: how
 long pandas takes to read the same state from its Parquet files, nothing more.
 """
 
@@ -85,17 +85,15 @@ def read_with_pandas(store: str) -> float:
     return time.monotonic() - began
 
 
-def recover(store: str, keys: int, parallelism: int) -> tuple[float, float]:
-    """Start again; returns when the process had Spark, and the first epoch's time."""
-    began = time.monotonic()
+def recover(store: str, keys: int, parallelism: int) -> float:
+    """Start again; returns the seconds until the first new epoch."""
     done = subprocess.run(
         [*_command("--drive", store, keys, parallelism), "--epochs", "1"],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    first = float(done.stdout.splitlines()[0])
-    return time.monotonic() - began, first
+    return float(done.stdout.splitlines()[0])
 
 
 def measure(keys: int, cores: int) -> dict[str, Any]:
@@ -103,12 +101,12 @@ def measure(keys: int, cores: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder, "store"))
         epoch = median(killed(store, keys, cores)[4:])
-        found = {"epoch": epoch, "warm": recover(store, keys, cores)[1]}
+        found = {"epoch": epoch, "warm": recover(store, keys, cores)}
         killed(store, keys, cores)
         shutil.rmtree(Path(store, ".working"))
-        found["cold"] = recover(store, keys, cores)[1]
+        found["cold"] = recover(store, keys, cores)
         killed(store, keys, cores)
-        found["moved"] = recover(store, keys, cores + 1)[1]
+        found["moved"] = recover(store, keys, cores + 1)
         pandas = in_child("benchmarks.recovery", "--pandas", store)
         return {**found, "pandas": pandas}
 

@@ -725,3 +725,8 @@ def test_aggregates_are_combined_without_an_exchange(spark: SparkSession) -> Non
     assert exchanges(low="min(s)") == 0
     # Spark needs two columns for the sum, of which one is not in the result.
     assert exchanges(total="sum(cast(n as decimal(12,2)))") == 1
+    # Spark computes equal expressions once: as many columns of the same types, but
+    # not the same ones.
+    twice = {"a": "max(n > 3)", "b": "max(n > 3)"}
+    assert exchanges(total="sum(cast(n as decimal(12,2)))", **twice) == 1
+    assert exchanges(a="sum(n)", b="sum(n)") == 1

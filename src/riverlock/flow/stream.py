@@ -117,7 +117,8 @@ class Stream:
         """Apply any stateless function from DataFrame to DataFrame.
 
         It sees the rows of one epoch at a time: joins with static data are fine,
-        aggregates over the whole stream are not (use ``key_by``).
+        aggregates over the whole stream are not (use ``key_by``). It is called for
+        each epoch, never twice at a time, but not always in the same thread.
         """
         return self._next(self._relational("transform", function), None)
 

@@ -2,7 +2,7 @@
 
 What ``Aggregate`` says record by record, for numbers: it gives the same bits, because
 NumPy's ``at`` adds one after the other too. Where it could not (a sum that may leave
-64 bits, zeros of both signs) it declines, and the general way is gone.
+64 bits, zeros of both signs) it declines, and the loop over records does it.
 """
 
 from __future__ import annotations

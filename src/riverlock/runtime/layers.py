@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from riverlock.runtime.columns import first_places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["DELETED", "Layer", "Layers"]
 
@@ -25,6 +25,7 @@ __all__ = ["DELETED", "Layer", "Layers"]
 DELETED: Final = b""
 # A key that is in none of them is looked for in each; merging costs as much as that.
 _MAX_LAYERS = 4
+# So many single ids are looked for in columns before a dict is made of them.
 _FEW = 20
 
 
@@ -69,9 +70,9 @@ def _matches(
 class Layers:
     """A stack of layers."""
 
-    def __init__(self, layers: Iterable[Layer] = ()) -> None:
-        """Begin with some, the newest first."""
-        self._layers = list(layers)
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._layers: list[Layer] = []  # newest first
         # Made when single ids are asked for again and again.
         self._index: dict[bytes, bytes] | None = None
         self._gets = 0

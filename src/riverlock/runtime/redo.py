@@ -62,7 +62,7 @@ class Redo:
         rows = [DELETED if p is None else p for p in payloads]
         return cls((ids, rows), log.timers, log.expiries)
 
-    @property
+    @cached_property
     def fits(self) -> bool:
         """Whether it can be a layer: Arrow's columns end at 2 GiB."""
         if isinstance(self._entries, Layer):
@@ -75,14 +75,15 @@ class Redo:
         entries = self._entries
         return entries if isinstance(entries, Layer) else Layer.of(*entries)
 
+    def rows(self) -> dict[bytes, bytes]:
+        """Return the rows by id, DELETED ones too."""
+        entries = self._entries
+        lists = entries.as_lists() if isinstance(entries, Layer) else entries
+        return dict(zip(*lists, strict=True))
+
     def changes(self) -> Changes:
         """Return the change set."""
-        ids, rows = (
-            self._entries.as_lists()
-            if isinstance(self._entries, Layer)
-            else self._entries
-        )
-        puts = dict(zip(ids, rows, strict=True))
+        puts = self.rows()
         deletes = [i for i, row in puts.items() if row == DELETED]
         for entry_id in deletes:
             del puts[entry_id]

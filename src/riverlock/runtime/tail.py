@@ -123,19 +123,11 @@ class Tail:
 
     def with_all(self, redo: Redo) -> Changes:
         """Return everything that waits, and then some changes, as one change set."""
-        changes = redo.changes()
         if self.is_empty:
-            return changes
-        waiting = self.changes()
-        for entry_id in changes.deletes:
-            waiting.puts.pop(entry_id, None)
-        gone = set(waiting.deletes).difference(changes.puts, changes.deletes)
-        return Changes(
-            puts={**waiting.puts, **changes.puts},
-            deletes=[*gone, *changes.deletes],
-            timers=changes.timers,
-            expiries=changes.expiries,
-        )
+            return redo.changes()
+        whole = {**self.layers.as_dict(), **redo.rows()}
+        entries = list(whole), list(whole.values())
+        return Redo(entries, redo.timers, redo.expiries).changes()
 
     def forget(self) -> None:
         """Drop what is in memory."""

@@ -48,7 +48,9 @@ class Combine:
         if TIME in frame.columns:
             parts[TIME] = F.max(TIME)
         columns = [c.alias(n) for n, c in parts.items()]
-        partial = _partial(frame.groupBy(*grouping).agg(*columns))
+        partial = _partial(
+            frame.groupBy(*grouping).agg(*columns), len(grouping), len(parts)
+        )
         if partial is not None:
             named = partial.toDF(*grouping, *parts)
             return named.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
@@ -56,7 +58,7 @@ class Combine:
         return numbered.groupBy(*grouping, SEQ).agg(*columns)
 
 
-def _partial(aggregated: DataFrame) -> DataFrame | None:
+def _partial(aggregated: DataFrame, keys: int, parts: int) -> DataFrame | None:
     """Return what Spark computes of an aggregate before its exchange.
 
     Spark aggregates twice, with an exchange between, which we do not need: state is
@@ -64,12 +66,21 @@ def _partial(aggregated: DataFrame) -> DataFrame | None:
     not of that form, or counts something on its way, which only whole plans do.
     """
     plan: Any = aggregated._jdf.queryExecution().executedPlan()
-    exchange = _below(plan, "ShuffleExchangeExec")
-    if exchange is None or _kind(exchange) != "ShuffleExchangeExec":
+    exchange = _below(plan, through_aggregates=True)
+    if _kind(exchange) != "ShuffleExchangeExec":
         return None
     combined = exchange.child()
-    inner = _below(combined, "")
-    if inner is None or not _kind(inner).endswith("AggregateExec"):
+    aggregate = _below(combined, through_aggregates=False)
+    if not _kind(aggregate).endswith("AggregateExec"):
+        return None
+    # Columns are known by their place alone. Spark computes equal expressions once,
+    # leaves out keys that are constant, and needs two columns for a sum of decimals.
+    found = (
+        aggregate.groupingExpressions().size(),
+        aggregate.aggregateExpressions().size(),
+        combined.output().size(),
+    )
+    if found != (keys, parts, keys + parts):
         return None
     if "CollectMetrics" in combined.toString():
         return None
@@ -78,26 +89,17 @@ def _partial(aggregated: DataFrame) -> DataFrame | None:
     made = session._jsparkSession.internalCreateDataFrame(
         combined.execute(), combined.schema(), is_streaming
     )
-    partial = DataFrame(made, session)
-    # Sums of decimals have more columns before the exchange than after it.
-    types = [[f.dataType for f in frame.schema] for frame in (partial, aggregated)]
-    return partial if types[0] == types[1] else None
+    return DataFrame(made, session)
 
 
-def _below(plan: Any, wanted: str) -> Any:
-    """Go down through what only wraps or sorts; returns the first node that does not.
-
-    Aggregates are passed on the way to an exchange.
-    """
+def _below(plan: Any, *, through_aggregates: bool) -> Any:
+    """Go down through what only wraps or sorts; returns the first other node."""
     while True:
         kind = _kind(plan)
-        is_wrapper = kind in _WRAPPERS or (wanted and kind.endswith("AggregateExec"))
-        if not is_wrapper:
+        is_passed = through_aggregates and kind.endswith("AggregateExec")
+        if kind not in _WRAPPERS and not is_passed:
             return plan
-        children = plan.children()
-        if children.size() != 1:
-            return None
-        plan = children.head()
+        plan = plan.children().head()  # all of these have one
 
 
 def _kind(plan: Any) -> str:
