@@ -75,7 +75,7 @@ def test_commands_named_in_text_exist() -> None:
 
 
 def test_files_named_in_text_exist() -> None:
-    # What git ignores may lie on the machine of whoever wrote the page, and is in no clone.
+    # What git ignores may lie on the writer's machine, and is in no clone.
     ignored = set((ROOT / ".gitignore").read_text().splitlines())
     pattern = r"`((?:docs|tests|examples|benchmarks|src)/[\w/.-]+)`"
     for page in PAGES:
