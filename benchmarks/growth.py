@@ -1,10 +1,13 @@
-"""Does an epoch cost what it touches? The same work over little and much state.
+"""Does an epoch cost what it touches? The same work over little and much of everything.
 
-    python -m benchmarks.growth [--touched 10000] [--small 50000] [--large 5000000]
+    python -m benchmarks.growth [keys] [timers] [epochs]
+        [--sizes 10000 100000 1000000 10000000]
 
-Fills a store with so many keys, then measures epochs that touch the same number of
-them. The mean counts what the median hides: every now and then a worker writes the
-changes of the last epochs to its LMDB file.
+``keys`` and ``timers`` fill a store with so many keys, the latter each with one timer
+that is not due, then measure epochs that touch the same number of them. The mean counts what
+the median hides: every now and then a worker writes the changes of the last epochs to
+its LMDB file. ``epochs`` runs one flow for long, keeps all its epochs, and compares the
+last of them with the first, in time and in the memory of the driver and its children.
 """
 
 from __future__ import annotations
@@ -12,20 +15,41 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from contextlib import suppress
+from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.common import in_child, median, save, show
-from benchmarks.keyed_state import filling
+from benchmarks.keyed_state import filling, numbers, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
-def epoch_seconds(stored: int, touched: int, epochs: int) -> list[float]:
+def with_timers(keys: int, rows: int) -> Any:
+    """Return the flow in which each key has a timer, a century from now."""
+    import riverlock as rl
+
+    class Waiting(rl.Process):
+        n = rl.Value("bigint", default=0)
+
+        def on_event(self, record: Any, ctx: Any) -> None:
+            self.n += 1
+            if self.n == 1:
+                ctx.set_timer(ctx.now + rl.days(36_500), processing=True)
+
+    return filling(keys, rows, Waiting())
+
+
+def epoch_seconds(what: str, stored: int, touched: int, epochs: int) -> list[float]:
     """Return the duration of each epoch that touches ``touched`` of ``stored`` keys."""
+    make = {"keys": filling, "timers": with_timers}[what]
     seconds: list[float] = []
     with tempfile.TemporaryDirectory() as store:
         options: dict[str, Any] = {"available_now": True, "epoch_target": None}
-        filling(stored, stored).run(store, max_rows_per_epoch=500_000, **options)
-        filling(stored, stored + touched * epochs).run(
+        make(stored, stored).run(store, max_rows_per_epoch=500_000, **options)
+        make(stored, stored + touched * epochs).run(
             store,
             max_rows_per_epoch=touched,
             on_status=lambda s: (
@@ -36,44 +60,127 @@ def epoch_seconds(stored: int, touched: int, epochs: int) -> list[float]:
     return seconds
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--touched", type=int, default=10_000)
-    parser.add_argument("--small", type=int, default=50_000)
-    parser.add_argument("--large", type=int, default=5_000_000)
-    parser.add_argument("--epochs", type=int, default=64)
-    parser.add_argument("--only", type=int, help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.only:
-        found = epoch_seconds(chosen.only, chosen.touched, chosen.epochs)
-        print(json.dumps(found[4:]))
-        return
+def long_run(epochs: int) -> list[tuple[float, float, float, float]]:
+    """Return seconds, and the MiB of driver, Spark and workers, of each epoch."""
+    found: list[tuple[float, float, float, float]] = []
+
+    def see(status: Any) -> None:
+        if status.state == "running":
+            found.append((status.epoch_seconds, *_memory()))
+
+    with tempfile.TemporaryDirectory() as store:
+        running(10_000, numbers(10_000)).run(
+            store,
+            epoch_target=None,
+            max_rows_per_epoch=1_000,
+            max_epochs=epochs,
+            retain_epochs=epochs,
+            on_status=see,
+        )
+    return found
+
+
+def _memory() -> tuple[float, float, float]:
+    """Return what driver, virtual machine and workers hold for themselves, in MiB.
+
+    Workers share pages with the daemon that they were forked from, and map files that
+    the system may take back at any time: files are not counted.
+    """
+    driver = Path("/proc/self")
+    java = workers = 0.0
+    for child in _descendants(driver):
+        with suppress(OSError):  # it may be gone by now
+            if (child / "comm").read_text() == "java\n":
+                java += _own(child)
+            else:
+                workers += _own(child)
+    return _own(driver), java, workers
+
+
+def _descendants(process: Path) -> Iterator[Path]:
+    for thread in process.glob("task/*/children"):
+        with suppress(OSError):
+            for pid in thread.read_text().split():
+                yield Path("/proc", pid)
+                yield from _descendants(Path("/proc", pid))
+
+
+def _own(process: Path) -> float:
+    lines = (process / "smaps_rollup").read_text().splitlines()[1:]
+    sizes = dict(line.split(":", 1) for line in lines)
+    return int(sizes["Anonymous"].split()[0]) / 1024
+
+
+def by_size(what: str, chosen: argparse.Namespace) -> dict[str, Any]:
     medians, means = {}, {}
-    for stored in (chosen.small, chosen.large):
+    for stored in chosen.sizes:
         steady = in_child(
             "benchmarks.growth",
-            *("--only", str(stored), "--touched", str(chosen.touched)),
+            *(what, "--only", str(stored), "--touched", str(chosen.touched)),
             *("--epochs", str(chosen.epochs)),
         )
         medians[stored], means[stored] = median(steady), mean(steady)
-    base = medians[chosen.small]
+    least = chosen.sizes[0]
     show(
         f"an epoch that touches {chosen.touched:,} keys",
-        ["keys stored", "median s", "ratio", "mean s", "ratio"],
+        [f"{what} stored", "median s", "ratio", "mean s", "ratio"],
         [
             [
                 f"{k:,}",
-                *(f"{s:.3f}", f"{s / base:.2f}"),
-                *(f"{means[k]:.3f}", f"{means[k] / means[chosen.small]:.2f}"),
+                *(f"{s:.3f}", f"{s / medians[least]:.2f}"),
+                *(f"{means[k]:.3f}", f"{means[k] / means[least]:.2f}"),
             ]
             for k, s in medians.items()
         ],
     )
-    ratio = medians[chosen.large] / base
-    save(
-        "growth",
-        {"seconds": medians, "means": means, "ratio": ratio, **vars(chosen)},
+    ratio = medians[chosen.sizes[-1]] / medians[least]
+    return {"seconds": medians, "means": means, "ratio": ratio}
+
+
+def by_epochs(chosen: argparse.Namespace) -> dict[str, Any]:
+    long = str(chosen.long)
+    found = in_child("benchmarks.growth", "epochs", "--only", "1", "--long", long)
+    tenth = len(found) // 10
+    names = ("seconds", "driver", "java", "workers")
+    parts = {
+        f"{start + 1:,} to {start + tenth:,}": [
+            median(column) for column in zip(*found[start : start + tenth], strict=True)
+        ]
+        for start in range(tenth, len(found) - tenth + 1, tenth)
+    }
+    show(
+        f"epochs of 1,000 records, all {long} retained",
+        ["epochs", "median s", "driver MiB", "Java MiB", "workers MiB"],
+        [[n, f"{v[0]:.3f}", *(f"{m:.0f}" for m in v[1:])] for n, v in parts.items()],
     )
+    first, *_, last = parts.values()
+    ratios = {n: b / a for n, a, b in zip(names, first, last, strict=True)}
+    return {"parts": parts, "ratios": ratios}
+
+
+def main() -> None:
+    kinds = ("keys", "timers", "epochs")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", nargs="*", default=["keys"], choices=kinds)
+    parser.add_argument("--touched", type=int, default=10_000)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10**4, 10**7])
+    parser.add_argument("--epochs", type=int, default=64, help="measured for each size")
+    parser.add_argument(
+        "--long", type=int, default=2_000, help="epochs of the long run"
+    )
+    parser.add_argument("--only", type=int, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.only and chosen.what == ["epochs"]:
+        print(json.dumps(long_run(chosen.long)))
+        return
+    if chosen.only:
+        (what,) = chosen.what
+        found = epoch_seconds(what, chosen.only, chosen.touched, chosen.epochs)
+        print(json.dumps(found[4:]))
+        return
+    for what in chosen.what:
+        result = by_epochs(chosen) if what == "epochs" else by_size(what, chosen)
+        save(f"growth_{what}", {**result, **vars(chosen)})
 
 
 if __name__ == "__main__":

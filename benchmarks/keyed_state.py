@@ -7,6 +7,10 @@ per key and write nothing out; all but the limit make every epoch or batch durab
 
 ``limit`` is what CPython allows: the same ``on_event`` called in a bare loop over
 Arrow batches like ours, state in a dict, no Spark, nothing durable, a process per core.
+``exchange`` is what Spark allows: the same rows brought to the task that owns their key
+and to Python, ten epochs' worth in one job, where nothing is done with them. Both keep
+all cores busy, so no engine of this design can do better than both one after the other.
+bytewax takes part if it is installed.
 
 Records/s is the median of steady epochs: the first ones, in which workers and the JIT
 compiler start, are left out.
@@ -19,6 +23,7 @@ import os
 import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import streaming
@@ -47,7 +52,7 @@ def riverlock(chosen: argparse.Namespace, window: Window) -> list[Epoch]:
     return epochs_of(flow, window, epoch_target=None, max_rows_per_epoch=chosen.rows)
 
 
-def running(keys: int, source: Any = None) -> Any:
+def running(keys: int, source: Any = None, process: Any = None) -> Any:
     """Return the flow that counts and sums, over a backlog unless told otherwise."""
     import riverlock as rl
 
@@ -58,11 +63,11 @@ def running(keys: int, source: Any = None) -> Any:
 
     flow = rl.Flow("bench")
     stream = flow.read(numbers(keys) if source is None else source)
-    stream.key_by("k").process(Running(), uid="running")
+    stream.key_by("k").process(process or Running(), uid="running")
     return flow
 
 
-def filling(keys: int, rows: int) -> Any:
+def filling(keys: int, rows: int, process: Any = None) -> Any:
     """Return the flow over rows that first make all keys, then touch any of them."""
     import riverlock as rl
 
@@ -70,7 +75,7 @@ def filling(keys: int, rows: int) -> Any:
         "k": f"if(id < {keys}, id, {KEY.format(n='id', keys=keys)})",
         "amount": "cast(id as double)",
     }
-    return running(keys, rl.sources.generator(columns, rows=rows))
+    return running(keys, rl.sources.generator(columns, rows=rows), process)
 
 
 def numbers(keys: int) -> Any:
@@ -140,6 +145,42 @@ def _bare_loop(share: tuple[int, int]) -> list[float]:
     return rates[3:]
 
 
+def exchange(chosen: argparse.Namespace, window: Window) -> list[Epoch]:
+    from pyspark.sql import functions as F
+
+    from riverlock.spark.session import local_session
+
+    spark = local_session()
+    tasks = spark.sparkContext.defaultParallelism
+    rows = chosen.rows * 10
+    found: list[Epoch] = []
+    began = time.monotonic()
+    while not window.is_over(began, len(found)):
+        numbers = spark.range(rows).selectExpr(
+            f"{KEY.format(n='id', keys=chosen.keys)} as k",
+            f"{AMOUNT.format(n='id')} as amount",
+            "id as position",
+        )
+        owned = numbers.repartitionById(tasks, F.expr(f"cast(k % {tasks} as int)"))
+        start = time.monotonic()
+        owned.mapInArrow(_counted, "n bigint").collect()
+        found.append(Epoch(time.monotonic() - start, rows))
+        window.note(began, len(found))
+    return window.steady(found)
+
+
+def _counted(batches: Any) -> Any:
+    import pyarrow as pa
+
+    yield pa.RecordBatch.from_pydict({"n": [sum(b.num_rows for b in batches)]})
+
+
+def bytewax(chosen: argparse.Namespace, window: Window) -> list[Epoch]:
+    from benchmarks.bytewax_flow import measured
+
+    return measured(chosen.keys, window)
+
+
 CONTENDERS: dict[str, Callable[[argparse.Namespace, Window], list[Epoch]]] = {
     "riverlock": riverlock,
     "transformWithState": partial(structured, streaming.transform_with_state),
@@ -149,7 +190,10 @@ CONTENDERS: dict[str, Callable[[argparse.Namespace, Window], list[Epoch]]] = {
     "applyInPandasWithState": partial(structured, streaming.apply_in_pandas_with_state),
     "native aggregate (JVM)": partial(structured, streaming.native),
     "limit (CPython)": limit,
+    "exchange (Spark)": exchange,
 }
+if find_spec("bytewax"):
+    CONTENDERS["bytewax, snapshots each second"] = bytewax
 
 
 def main() -> None:
