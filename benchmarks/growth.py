@@ -4,10 +4,10 @@
         [--sizes 10000 100000 1000000 10000000]
 
 ``keys`` and ``timers`` fill a store with so many keys, the latter each with one timer
-that is not due, then measure epochs that touch the same number of them. The mean counts what
-the median hides: every now and then a worker writes the changes of the last epochs to
-its LMDB file. ``epochs`` runs one flow for long, keeps all its epochs, and compares the
-last of them with the first, in time and in the memory of the driver and its children.
+that is not due, then measure epochs that touch the same number of them. The mean counts
+what the median hides: every now and then a worker writes the changes of the last epochs
+to its LMDB file. ``epochs`` runs one flow for long, keeps all its epochs, and compares
+the last with the first, in time and in the memory of the driver and its children.
 """
 
 from __future__ import annotations
