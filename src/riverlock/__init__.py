@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from riverlock.flow.flow import Flow
     from riverlock.flow.process import Process, SideOutput
     from riverlock.flow.stream import KeyedStream, Stream
+    from riverlock.flow.windowed import WindowedStream
+    from riverlock.flow.windows import sliding, tumbling
     from riverlock.runtime.context import Context
     from riverlock.spark.runner import Handle
     from riverlock.spark.session import local_session as session
@@ -36,11 +38,14 @@ _HOMES = {
     "SideOutput": "riverlock.flow.process",
     "Stream": "riverlock.flow.stream",
     "Value": "riverlock.state.spec",
+    "WindowedStream": "riverlock.flow.windowed",
     "days": "riverlock.core.times",
     "hours": "riverlock.core.times",
     "milliseconds": "riverlock.core.times",
     "minutes": "riverlock.core.times",
     "seconds": "riverlock.core.times",
+    "sliding": "riverlock.flow.windows",
+    "tumbling": "riverlock.flow.windows",
 }
 _MODULES = ("sinks", "sources", "testing")
 
@@ -57,6 +62,7 @@ __all__ = [
     "SideOutput",
     "Stream",
     "Value",
+    "WindowedStream",
     "__version__",
     "days",
     "hours",
@@ -65,8 +71,10 @@ __all__ = [
     "seconds",
     "session",
     "sinks",
+    "sliding",
     "sources",
     "testing",
+    "tumbling",
 ]
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from riverlock.core.errors import StateTypeError
 from riverlock.core.types import Field, Schema, Type, schema_of
 from riverlock.flow.operators import Aggregate
+from riverlock.flow.partial import Merge, PartialAggregate
 from riverlock.runtime.columns import GROUP, SEQ, TIME
 from riverlock.runtime.execution import Execution
 from riverlock.runtime.folding import Folding, fold
@@ -34,10 +35,10 @@ PARTS = {
     "low": (INT, "min"),
     "high": (LONG, "max"),
 }
-RESULTS = {
-    "n": (LONG, "count", ("n",)),
-    "average": (DOUBLE, "avg", ("total", "total_n")),
-    **{name: (PARTS[name][0], "same", (name,)) for name in list(PARTS)[3:]},
+AGGREGATES = {
+    "n": ("count", ["n"]),
+    "average": ("avg", ["total", "total_n"]),
+    **{name: ("same", [name]) for name in list(PARTS)[3:]},
 }
 KEYS = schema_of("k long")
 COLUMNS = Schema((*KEYS.fields, *(Field(n, t) for n, (t, _) in PARTS.items())))
@@ -64,7 +65,17 @@ ROWS = st.lists(
 
 
 def program() -> OperatorProgram:
-    process = Aggregate(PARTS, RESULTS).bound(KEYS, COLUMNS)
+    aggregates = {
+        name: PartialAggregate(
+            type=PARTS[columns[0]][0],
+            merges=tuple(
+                Merge(columns={c: PARTS[c][0]}, how=PARTS[c][1]) for c in columns
+            ),
+            result=result,
+        )
+        for name, (result, columns) in AGGREGATES.items()
+    }
+    process = Aggregate(aggregates).bound(KEYS, COLUMNS)
     return OperatorProgram(
         uid="agg",
         process=process,

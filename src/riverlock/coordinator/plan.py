@@ -23,6 +23,9 @@ class OperatorPlan:
     stage: str
     keys: str
     variables: Mapping[str, Variable] = field(default_factory=dict)
+    # Declarations whose minimum is its watermark.
+    event_times: tuple[str, ...] = ()
+    windows: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from riverlock.coordinator.epoch import SealedEpoch, epoch_after
+from riverlock.coordinator.watermarks import operator_watermark
 from riverlock.snapshot.records import (
     FORMAT,
     InputRange,
@@ -121,15 +124,9 @@ def _operators(
         operator = plan.operators.get(uid)
         if operator is not None:
             voted = [v.operators[uid] for v in pending.votes[operator.stage]]
-            states[uid] = _advance(operator, old, live, voted)
+            states[uid] = _advance(operator, old, live, voted, pending)
         elif old is not None:
-            states[uid] = OperatorState(
-                keys=old.keys,
-                variables=old.variables,
-                files=live,
-                timers=old.timers,
-                entries=old.entries,
-            )
+            states[uid] = msgspec.structs.replace(old, files=live)
     return states
 
 
@@ -138,6 +135,7 @@ def _advance(
     old: OperatorState | None,
     live: tuple[StateFile, ...],
     votes: list[OperatorVote],
+    pending: PendingEpoch,
 ) -> OperatorState:
     added = sum(v.entries_delta for v in votes)
     return OperatorState(
@@ -149,6 +147,12 @@ def _advance(
             processing_us=_least(v.timers.processing_us for v in votes),
         ),
         entries=added if old is None else old.entries + added,
+        watermark_us=operator_watermark(
+            operator.event_times,
+            pending.planned.watermarks,
+            None if old is None else old.watermark_us,
+        ),
+        windows=operator.windows,
     )
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from riverlock.core.errors import InvalidConfigError
 
 __all__ = [
+    "END_US",
     "days",
     "duration",
     "duration_us",
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The watermark of an input that has ended: the last instant that Python can name.
+END_US = 253_402_300_799_999_999
 _UNITS = {
     "microsecond": 1,
     "millisecond": 1_000,

@@ -10,12 +10,14 @@ if TYPE_CHECKING:
 
     from riverlock.core.types import Schema
     from riverlock.flow.process import Process
+    from riverlock.flow.windows import TimeWindows
     from riverlock.sinks.base import Sink
     from riverlock.sources.base import Source
 
 __all__ = [
     "EventTime",
     "Keyed",
+    "Late",
     "Node",
     "Output",
     "Read",
@@ -24,6 +26,7 @@ __all__ = [
     "Union",
     "Write",
     "inputs_of",
+    "upstream",
 ]
 
 
@@ -89,6 +92,9 @@ class Keyed:
     initial: Any = None
     on_error: Sink | None = None
     visits_all: bool = False
+    # Aggregates of windows, which stay open for late records for so long.
+    window: TimeWindows | None = None
+    lateness_us: int = 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,6 +106,13 @@ class Output:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Late:
+    """The records that came too late for all of their windows, or have no time."""
+
+    input: Keyed
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Write:
     """Hands a stream to a sink."""
 
@@ -108,7 +121,17 @@ class Write:
     sink: Sink
 
 
-Node: TypeAlias = Read | EventTime | Relational | RowWise | Union | Keyed | Output
+Node: TypeAlias = (
+    Read | EventTime | Relational | RowWise | Union | Keyed | Output | Late
+)
+
+
+def upstream(node: Node) -> list[Node]:
+    """Return a node and all that its rows come from."""
+    found: dict[Node, None] = {node: None}
+    for each in inputs_of(node):
+        found |= dict.fromkeys(upstream(each))
+    return list(found)
 
 
 def inputs_of(node: Node | Write) -> tuple[Node, ...]:

@@ -6,11 +6,11 @@ flow is compiled: ``bound`` then returns the process with everything filled in.
 
 from __future__ import annotations
 
-import decimal
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.times import duration
 from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of, type_of
+from riverlock.flow.partial import Merge, PartialAggregate, finisher, merger
 from riverlock.flow.process import Process
 from riverlock.state.spec import StateSpec, Value
 
@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
-__all__ = ["Aggregate", "BuiltIn", "Count", "MapWithState", "Reduce", "UpdateState"]
+__all__ = [
+    "Aggregate",
+    "BuiltIn",
+    "Count",
+    "MapWithState",
+    "Reduce",
+    "UpdateState",
+    "bind",
+    "partial_states",
+    "results_of",
+]
 
 
 class BuiltIn(Process):
@@ -29,7 +39,7 @@ class BuiltIn(Process):
         raise AssertionError
 
 
-def _bind(process: BuiltIn, output: Schema, states: dict[str, StateSpec]) -> BuiltIn:
+def bind(process: BuiltIn, output: Schema, states: dict[str, StateSpec]) -> BuiltIn:
     """Return a copy of a process whose class declares the given state."""
     kind = type(process)
     made = type(kind.__name__, (kind,), {"__module__": kind.__module__, **states})
@@ -52,7 +62,7 @@ class Count(BuiltIn):
         """Declare the counter."""
         output = Schema((*keys.fields, Field("count", Type("long"))))
         self._width = len(keys.fields)
-        return _bind(self, output, {"n": Value("long", default=0)})
+        return bind(self, output, {"n": Value("long", default=0)})
 
     def on_event(self, record: Any, ctx: Any) -> list[Any]:
         """Count one."""
@@ -73,7 +83,7 @@ class Reduce(BuiltIn):
         """Declare the fold as a struct of the input's columns."""
         struct = Type("struct", fields=columns.fields)
         self._names = columns.names
-        return _bind(self, columns, {"folded": Value(struct)})
+        return bind(self, columns, {"folded": Value(struct)})
 
     def on_event(self, record: Any, ctx: Any) -> list[Any]:
         """Fold one record in."""
@@ -113,7 +123,7 @@ class MapWithState(BuiltIn):
         states: dict[str, StateSpec] = {"state": Value(self._state_type)}
         if self._timeout is not None:
             states["deadline"] = Value("timestamp")
-        return _bind(self, self._output, states)
+        return bind(self, self._output, states)
 
     def on_event(self, record: Any, ctx: Any) -> list[Any]:
         """Call the function and put the timeout off."""
@@ -159,7 +169,7 @@ class UpdateState(BuiltIn):
             "key": Value(Type("struct", fields=keys.fields)),
             "state": Value(self._state_type),
         }
-        return _bind(self, output, states)
+        return bind(self, output, states)
 
     def on_event(self, record: Any, ctx: Any) -> None:
         """Collect the record; the engine empties ``_values`` before each key."""
@@ -177,116 +187,63 @@ class UpdateState(BuiltIn):
 
 
 class Aggregate(BuiltIn):
-    """Merges partial aggregates that Spark computed, one row per key and task.
+    """Merges partial aggregates that Spark computed, one row per key and task."""
 
-    Attributes:
-        parts: Column -> how two partial values merge.
-        results: Output column -> how it follows from the parts.
-    """
-
-    def __init__(
-        self,
-        parts: dict[str, tuple[Type, str]],
-        results: dict[str, tuple[Type, str, tuple[str, ...]]],
-    ) -> None:
+    def __init__(self, aggregates: Mapping[str, PartialAggregate]) -> None:
         """Take what the compiler found in the user's expressions."""
-        self._merges = [(name, _MERGES[how]) for name, (_, how) in parts.items()]
-        self.parts = parts
-        self._results = results
+        self.aggregates = dict(aggregates)
+
+    @property
+    def merges(self) -> list[Merge]:
+        """How partial columns are merged."""
+        return [m for each in self.aggregates.values() for m in each.merges]
 
     def bound(self, keys: Schema, columns: Schema) -> Process:
         """Declare one value per partial aggregate."""
-        fields = [Field(n, t) for n, (t, _, _) in self._results.items()]
+        fields = [Field(n, each.type) for n, each in self.aggregates.items()]
         self._width = len(keys.fields)
-        self._finish = [
-            (_finisher(kind, how), names) for kind, how, names in self._results.values()
-        ]
-        states: dict[str, StateSpec] = {n: Value(t) for n, (t, _) in self.parts.items()}
-        return _bind(self, Schema((*keys.fields, *fields)), states)
+        self._merges = [(tuple(m.columns), merger(m.how)) for m in self.merges]
+        output = Schema((*keys.fields, *fields))
+        return bind(self, output, partial_states(self.aggregates))
 
     def on_event(self, record: Any, ctx: Any) -> None:
         """Merge one partial row; the engine asks for the result at the end."""
         mine = self.__dict__
-        for name, merge in self._merges:
-            new = getattr(record, name)
-            if new is not None:
-                old = mine.get(name)
-                mine[name] = new if old is None else merge(old, new)
+        for names, merge in self._merges:
+            old = tuple(map(mine.get, names))
+            new = tuple(getattr(record, n) for n in names)
+            for name, value in zip(names, merge(old, new), strict=True):
+                if value is not None:
+                    mine[name] = value
 
     def _result(self, ctx: Any) -> list[Any]:
         """Give the aggregates of a key that changed."""
-        get = self.__dict__.get
-        values = [finish(*map(get, names)) for finish, names in self._finish]
+        mine = {n: [v] for n, v in self.__dict__.items()}
+        values = [column[0] for column in results_of(self.aggregates, mine, 1)]
         return [(*_key_values(ctx.key, self._width), *values)]
 
-    def finished(self, columns: Mapping[str, Sequence[Any]]) -> list[list[Any]]:
-        """Return the results of many keys, column by column."""
-        return [
-            list(map(finish, *(columns[name] for name in names)))
-            for finish, names in self._finish
-        ]
+
+def partial_states(
+    aggregates: Mapping[str, PartialAggregate],
+) -> dict[str, StateSpec]:
+    """Return the state that partial aggregates are kept in."""
+    columns = {n: t for a in aggregates.values() for n, t in a.columns.items()}
+    return {name: Value(kind) for name, kind in columns.items()}
 
 
-# Sums of decimal(38) need more digits than Python's default context keeps.
-_EXACT = decimal.Context(prec=76)
-
-
-def _add(a: Any, b: Any) -> Any:
-    return _EXACT.add(a, b) if isinstance(a, decimal.Decimal) else a + b
-
-
-def _least(a: Any, b: Any) -> Any:
-    return b if b < a or _is_nan(a) else a
-
-
-def _greatest(a: Any, b: Any) -> Any:
-    return b if b > a or _is_nan(b) else a
-
-
-def _is_nan(value: Any) -> bool:
-    """Whether it is the number that is greater than all others, for Spark."""
-    return isinstance(value, float) and value != value
-
-
-_MERGES: dict[str, Callable[[Any, Any], Any]] = {
-    "sum": _add,
-    "min": _least,
-    "max": _greatest,
-}
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _count(value: Any) -> int:
-    return value or 0
-
-
-def _average(total: Any, n: Any) -> Any:
-    return total / n if n else None
-
-
-def _decimal_average(scale: int) -> Callable[..., Any]:
-    unit = decimal.Decimal(1).scaleb(-scale)
-
-    def finish(total: Any, n: Any) -> Any:
-        if not n:
-            return None
-        exact = _EXACT.divide(total, decimal.Decimal(n))
-        return exact.quantize(unit, decimal.ROUND_HALF_UP, _EXACT)
-
-    return finish
-
-
-def _finisher(kind: Type, how: str) -> Callable[..., Any]:
-    if how == "avg" and kind.kind == "decimal":
-        return _decimal_average(kind.scale)
-    return _RESULTS[how]
-
-
-_RESULTS: dict[str, Callable[..., Any]] = {
-    "same": _same,
-    "count": _count,
-    "avg": _average,
-}
+def results_of(
+    aggregates: Mapping[str, PartialAggregate],
+    columns: Mapping[str, Sequence[Any]],
+    size: int,
+) -> list[list[Any]]:
+    """Return the results of many keys from their partial columns."""
+    unset = [None] * size
+    return [
+        list(
+            map(
+                finisher(each.type, each.result),
+                *(columns.get(name, unset) for name in each.columns),
+            )
+        )
+        for each in aggregates.values()
+    ]

@@ -34,8 +34,10 @@ class Process:
     Override the methods you need. Each may ``yield`` rows (tuples in column order, or
     dictionaries) or return a list of rows. All events and timers of a key are handled
     one after the other, in a fixed order: due timers by time, then events in input
-    order. The instance is shared by all keys of a task: keep what belongs to a key in
-    declared state, and constants in ``__init__`` or ``open``.
+    order. Events that come from another keyed operator are handled before due timers,
+    since the rows that a watermark gives rise to come before it. The instance is shared
+    by all keys of a task: keep what belongs to a key in declared state, and constants
+    in ``__init__`` or ``open``.
 
     Attributes:
         output: Columns of the rows it yields; None for a process that yields nothing.

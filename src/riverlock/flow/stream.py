@@ -11,6 +11,7 @@ from riverlock.core.types import Field, Schema, SchemaLike, schema_of
 from riverlock.flow.graph import (
     EventTime,
     Keyed,
+    Late,
     Node,
     Output,
     Read,
@@ -27,6 +28,7 @@ from riverlock.flow.operators import (
     UpdateState,
 )
 from riverlock.flow.process import Process, check_process, side_outputs
+from riverlock.flow.windowed import WindowedStream
 from riverlock.sinks.base import Sink
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from riverlock.flow.flow import Flow
+    from riverlock.flow.windows import TimeWindows
 
 __all__ = ["KeyedStream", "Stream"]
 
@@ -221,6 +224,27 @@ class Stream:
             )
         return KeyedStream(self, columns)
 
+    def window(
+        self, window: TimeWindows, *, lateness: str | timedelta = "0 seconds"
+    ) -> WindowedStream:
+        """Divide all records by event time: ``window(rl.tumbling("1 hour"))``.
+
+        Args:
+            window: Which windows there are.
+            lateness: How long after its end a window is kept, to be corrected.
+        """
+        return WindowedStream(self, (), window, lateness)
+
+    @property
+    def late(self) -> Stream:
+        """The records that came too late for the window before, or have no time."""
+        node = self.node.input if isinstance(self.node, Output) else None
+        if not isinstance(node, Keyed) or node.window is None:
+            raise InvalidFlowError(
+                "late", expected="the output of a window", found=repr(self.node)
+            )
+        return self._next(Late(input=node), None)
+
     @property
     def bad(self) -> Stream:
         """The rows of a source that could not be parsed: ``file, record``."""
@@ -250,16 +274,48 @@ class Stream:
             )
         return self._next(Output(input=keyed, name=name), sides[name].schema)
 
-    def write(self, sink: Sink, *, uid: str | None = None) -> Stream:
-        """Send the stream to a sink; returns the stream, for more sinks."""
+    def write(
+        self, sink: Sink, *, mode: str | None = None, uid: str | None = None
+    ) -> Stream:
+        """Send the stream to a sink; returns the stream, for more sinks.
+
+        Args:
+            sink: Something of ``rl.sinks``.
+            mode: Of windows: ``append`` (default) gives a window when it ends, and when
+                late records correct it; ``update`` gives it in every epoch in which it
+                changes, to be taken for the row of the same key and window before.
+            uid: Stable name of the sink; keep it when the code changes.
+        """
         if not isinstance(sink, Sink):
             raise InvalidFlowError(
                 "sink of write", expected="something of rl.sinks", found=repr(sink)
             )
         _check_has_rows(self.node)
+        node = self._in_mode(mode)
         taken = self.flow.take_uid(uid, sink.kind)
-        self.flow.writes.append(Write(uid=taken, input=self.node, sink=sink))
+        self.flow.writes.append(Write(uid=taken, input=node, sink=sink))
         return self
+
+    def _in_mode(self, mode: str | None) -> Node:
+        """Return the node whose rows a sink gets."""
+        if mode is None:
+            return self.node
+        keyed = self.node.input if isinstance(self.node, Output) else None
+        if not isinstance(keyed, Keyed) or keyed.window is None:
+            raise InvalidFlowError(
+                f"mode {mode!r} of write",
+                expected="the output of a window",
+                found="a stream that has one mode only",
+            )
+        if mode not in _MODES:
+            raise InvalidFlowError(
+                "mode of write", expected=" or ".join(_MODES), found=repr(mode)
+            )
+        return Output(input=keyed, name=_MODES[mode])
+
+
+# The output of a window that a mode of writing is.
+_MODES = {"append": "main", "update": "updates"}
 
 
 def _check_has_rows(node: Node) -> None:
@@ -342,6 +398,17 @@ class KeyedStream:
         )
         # Its columns begin with the key's, whose types Spark tells later.
         return self._keyed(node, None)
+
+    def window(
+        self, window: TimeWindows, *, lateness: str | timedelta = "0 seconds"
+    ) -> WindowedStream:
+        """Divide the records of each key by event time.
+
+        Args:
+            window: Which windows there are: ``rl.tumbling("1 hour")``.
+            lateness: How long after its end a window is kept, to be corrected.
+        """
+        return WindowedStream(self.stream, self.keys, window, lateness)
 
     def agg(
         self,

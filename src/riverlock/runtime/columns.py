@@ -21,11 +21,14 @@ __all__ = [
     "BRANCH",
     "GROUP",
     "INPUT",
+    "ROWS",
     "SEQ",
     "SOURCE",
     "TIME",
+    "WINDOW",
     "Records",
     "column_values",
+    "emitted_table",
     "first_places",
     "records",
     "rows_table",
@@ -38,7 +41,9 @@ SOURCE = "__rl_source"  # which event_time declaration the record came through
 GROUP = "__rl_group"  # key group
 BRANCH = "__rl_branch"  # which input of a union: decides between equal positions
 INPUT = "__rl_input"  # 0 event, 1 broadcast, 2 initial state
-HIDDEN = (SEQ, TIME, SOURCE, BRANCH, GROUP, INPUT)
+WINDOW = "__rl_window"  # end of the pane that a row is in, in microseconds
+ROWS = "__rl_rows"  # how many rows of the input a partial row stands for
+HIDDEN = (SEQ, TIME, SOURCE, BRANCH, GROUP, INPUT, WINDOW, ROWS)
 
 _NESTED = ("array", "map", "struct")
 
@@ -123,6 +128,18 @@ def rows_table(rows: Sequence[Any], schema: Schema) -> pa.Table:
         for column, f in zip(columns, schema.fields, strict=True)
     ]
     return pa.table(arrays, schema=schema.to_arrow())
+
+
+def emitted_table(
+    emitted: Sequence[tuple[Any, int | None]], schema: Schema
+) -> pa.Table:
+    """Return rows that came with their event time as a table.
+
+    Raises:
+        RowError: A row does not fit.
+    """
+    table = rows_table([row for row, _ in emitted], schema)
+    return table.append_column(TIME, pa.array([at for _, at in emitted], pa.int64()))
 
 
 def freezer(schema: Schema, *, checks: bool) -> Callable[[Any], Any] | None:

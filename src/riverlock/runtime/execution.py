@@ -20,7 +20,7 @@ from riverlock.core.record import Record
 from riverlock.core.times import from_micros, to_iso
 from riverlock.flow.process import overrides
 from riverlock.runtime.boundary import shown, user_error, user_line
-from riverlock.runtime.columns import RowError, as_tuple, freezer
+from riverlock.runtime.columns import RowError, as_tuple, emitted_table, freezer
 from riverlock.runtime.context import Context
 from riverlock.runtime.inputs import KeyedInput
 from riverlock.runtime.instance import Instance
@@ -32,6 +32,8 @@ from riverlock.state.store import EVENT, PROCESSING, StateReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
 
     from riverlock.state.layout import StateLayout
 
@@ -84,7 +86,8 @@ class Execution:
         self.ctx = Context(
             epoch=info.epoch,
             now_us=info.now_us,
-            watermark_us=info.watermark_us,
+            # Rows of other keyed operators come before the watermark that made them.
+            watermark_us=program.late_at(info),
             seed=info.seed,
         )
         self.emitted: Emitted = {name: [] for name in program.outputs}
@@ -142,6 +145,14 @@ class Execution:
             for position, key_id, key, group in self._visits(data, due):
                 self._visit(data, position, (key_id, group, key), due.get(key_id, ()))
         self._instance.close(records_broadcast=self._is_first)
+
+    def table(self, name: str) -> pa.Table:
+        """Return the rows of an output, with their event time.
+
+        Raises:
+            RowError: A row does not fit the declared columns.
+        """
+        return emitted_table(self.emitted[name], self._program.outputs[name])
 
     def timer_head(self, kind: int) -> int | None:
         """Return the earliest timer that is pending after this epoch."""
@@ -283,8 +294,9 @@ class Execution:
         careful: bool,
     ) -> None:
         """Run timers, initial rows and events of the current key."""
-        if due:
-            self._fire(sorted((t, k) for t, k, _ in due), careful=careful)
+        pending = sorted((t, k) for t, k, _ in due)
+        if not self._program.follows_keyed:
+            self._fire(pending, careful=careful)
         if position is not None:
             if data.initial:
                 self._initial(data, position, careful=careful)
@@ -293,7 +305,10 @@ class Execution:
             else:
                 begin, end = data.bounds[position : position + 2]
                 self._turns.events(begin, end, data.records, data.times)
-        if self.ctx._timers:
+        if self._program.follows_keyed:
+            fresh = self._newly_due() if self._has_timers else []
+            self._fire(sorted({*pending, *fresh}), careful=careful)
+        elif self.ctx._timers:
             self._fire_new(careful=careful)
         if self._result is not None:
             self._finish(careful=careful)
@@ -429,6 +444,14 @@ class Execution:
 
     def _fire(self, pending: list[tuple[int, int]], *, careful: bool) -> None:
         """Fire timers in time order; a later one set meanwhile fires in its turn."""
+        ctx = self.ctx
+        before, ctx._watermark_us = ctx._watermark_us, self._info.watermark_us
+        try:
+            self._fire_all(pending, careful=careful)
+        finally:
+            ctx._watermark_us = before
+
+    def _fire_all(self, pending: list[tuple[int, int]], *, careful: bool) -> None:
         ctx = self.ctx
         while pending:
             at_us, kind = pending.pop(0)

@@ -42,6 +42,9 @@ __all__ = [
     "INITIALS",
     "INITIAL_ROW",
     "KeyedInput",
+    "distinct_codes",
+    "in_position",
+    "key_values",
     "keyed_input",
 ]
 
@@ -85,7 +88,7 @@ def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
     # Positions decide ties; nothing below may depend on the order of arrival.
     in_order = None if BRANCH in table.column_names else _by_first_position(table)
     table = table if in_order is None else in_order
-    codes, first = _codes(table, program.keys)
+    codes, first = distinct_codes(table, program.keys)
     rank = _keys(table, program, first, result)
     places = rank[codes]
     order = _order(table, places) if in_order is None else _order_within(places)
@@ -104,7 +107,7 @@ def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
     return result
 
 
-def _codes(table: pa.Table, keys: Schema) -> tuple[np.ndarray, np.ndarray]:
+def distinct_codes(table: pa.Table, keys: Schema) -> tuple[np.ndarray, np.ndarray]:
     """Number the distinct keys; returns a code per row and a row per code."""
     codes: np.ndarray | None = None
     for f in keys.fields:
@@ -129,19 +132,19 @@ def _keys(
     """Put the keys in the order of their ids; returns the place of each code."""
     distinct = table.select([GROUP, *program.keys.names]).take(pa.array(first))
     groups, *columns = (column.combine_chunks() for column in distinct.columns)
-    ids = id_column(groups, columns, partial(_key_values, distinct, program.keys))
+    ids = id_column(groups, columns, partial(key_values, distinct, program.keys))
     order = sorted_places(ids)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     in_order = pa.array(order)
     distinct = distinct.take(in_order)
     into.ids = ids.take(in_order).to_pylist()
-    into.keys = list(zip(*_key_values(distinct, program.keys), strict=True))
+    into.keys = list(zip(*key_values(distinct, program.keys), strict=True))
     into.groups = column_values(distinct[GROUP], Type("int"))
     return rank
 
 
-def _key_values(distinct: pa.Table, keys: Schema) -> list[list[Any]]:
+def key_values(distinct: pa.Table, keys: Schema) -> list[list[Any]]:
     """Return the key columns as the values that user code sees."""
     columns = []
     for f in keys.fields:
@@ -153,6 +156,16 @@ def _key_values(distinct: pa.Table, keys: Schema) -> list[list[Any]]:
             column = [None if v is None else canonical(v) for v in column]
         columns.append(column)
     return columns
+
+
+def in_position(table: pa.Table) -> pa.Table:
+    """Return the rows in the order of their positions."""
+    if BRANCH not in table.column_names:
+        found = _by_first_position(table)
+        if found is not None:
+            return found
+    rows = np.zeros(table.num_rows, dtype=np.int8)
+    return table.take(pa.array(_order(table, rows)))
 
 
 def _by_first_position(table: pa.Table) -> pa.Table | None:

@@ -27,6 +27,8 @@ DELETED: Final = b""
 _MAX_LAYERS = 4
 # So many single ids are looked for in columns before a dict is made of them.
 _FEW = 20
+# Longer than any id: Arrow 26 fails if it is to slice up to the end.
+_MAX_ID = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,16 @@ class Layers:
         if self._index is None:
             self._index = dict(zip(*self.merged().as_lists(), strict=True))
         return self._index
+
+    def between(self, low: bytes, high: bytes) -> Layer:
+        """Return the rows whose ids, behind the key group, lie in a span."""
+        layer = self.merged()
+        behind = pc.binary_slice(layer.ids, 2, _MAX_ID)
+        within = pc.and_(
+            pc.greater_equal(behind, pa.scalar(low, pa.binary())),
+            pc.less(behind, pa.scalar(high, pa.binary())),
+        )
+        return Layer(layer.ids.filter(within), layer.rows.filter(within))
 
     def get(self, entry_id: bytes) -> bytes | None:
         """Return the row of an id, or DELETED; None if nothing is known of it."""

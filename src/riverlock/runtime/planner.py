@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from riverlock.coordinator.epoch import PlannedInputs
-from riverlock.runtime.watermarks import moved_along, operator_watermark
+from riverlock.coordinator.watermarks import operator_watermark
+from riverlock.runtime.watermarks import at_the_end, moved_along
 from riverlock.snapshot.records import InputRange
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Planner:
         clock: Where processing time comes from.
         admission: How much an epoch may take.
         operators: Event-time declarations that reach each keyed operator.
+        sources: The sources whose rows reach each event-time declaration.
         stops_at_end: ``available_now``: take what is there when the run starts.
     """
 
@@ -38,6 +40,7 @@ class Planner:
     clock: Clock
     admission: Admission
     operators: Mapping[str, tuple[EventTime, ...]]
+    sources: Mapping[str, tuple[str, ...]]
     stops_at_end: bool
     _latest: dict[str, Any] = field(default_factory=dict)
     _begins: dict[str, Any] = field(default_factory=dict)
@@ -63,6 +66,7 @@ class Planner:
             now_us=now_us,
             since_us=self._since_us,
         )
+        marks = at_the_end(marks, self._ended(inputs))
         has_rows = any(r.start != r.end for r in inputs.values())
         if not has_rows and not self._is_timer_due(parent, marks, now_us):
             return None
@@ -73,6 +77,15 @@ class Planner:
             seed=random.SystemRandom().getrandbits(63),
             started_us=started_us,
         )
+
+    def _ended(self, inputs: Mapping[str, InputRange]) -> list[str]:
+        """Return the declarations whose sources had no more rows before this epoch."""
+        over = {
+            uid
+            for uid, reader in self.readers.items()
+            if reader.has_ended(inputs[uid].start, self._latest[uid])
+        }
+        return [uid for uid, mine in self.sources.items() if over.issuperset(mine)]
 
     def _initial(self, uid: str) -> Any:
         """Ask once: a source that counts from now must not begin anew each time."""
@@ -145,10 +158,9 @@ class Planner:
             state = parent.operators.get(uid)
             if state is None:
                 continue
-            heads, mark = (
-                state.timers,
-                operator_watermark([d.uid for d in declared], marks),
-            )
+            heads = state.timers
+            names = [d.uid for d in declared]
+            mark = operator_watermark(names, marks, state.watermark_us)
             if heads.processing_us is not None and heads.processing_us <= now_us:
                 return True
             is_known = heads.event_us is not None and mark is not None

@@ -12,10 +12,22 @@ if TYPE_CHECKING:
     from riverlock.core.types import Schema
     from riverlock.flow.process import Process
 
-__all__ = ["EpochInfo", "OperatorProgram"]
+__all__ = [
+    "DEAD",
+    "DEAD_SCHEMA",
+    "LATE_ROWS",
+    "MAIN",
+    "UPDATES",
+    "EpochInfo",
+    "OperatorProgram",
+]
 
 MAIN = "main"
+# Of a window: every change, not only what is final.
+UPDATES = "updates"
 DEAD = "dead"
+# The metric that counts records which came too late.
+LATE_ROWS = "late_rows"
 DEAD_SCHEMA = (
     "operator string, key string, epoch bigint, error string, line string,"
     " record string"
@@ -39,6 +51,12 @@ class OperatorProgram:
     has_dead_letters: bool = False
     # Event-time declarations by number, as the SOURCE column refers to them.
     event_times: tuple[str, ...] = ()
+    # Reads rows of other keyed operators, which come before the epoch's watermark does.
+    follows_keyed: bool = False
+
+    def late_at(self, info: EpochInfo) -> int | None:
+        """Return up to which instant records of an epoch are late."""
+        return info.previous_us if self.follows_keyed else info.watermark_us
 
     def layout(self) -> StateLayout:
         """Return how the state of the process is stored."""
@@ -53,3 +71,5 @@ class EpochInfo:
     now_us: int
     seed: int
     watermark_us: int | None = None
+    # The watermark of the operator in the epoch before.
+    previous_us: int | None = None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from riverlock.state.changelog import ChangeLog
+    from riverlock.state.column_log import ColumnLog
 
 __all__ = ["Redo", "forget_recent", "read_redo", "write_redo"]
 
@@ -56,7 +57,7 @@ class Redo:
         return cls(entries, changes.timers, changes.expiries)
 
     @classmethod
-    def of_log(cls, log: ChangeLog) -> Redo:
+    def of_log(cls, log: ChangeLog | ColumnLog) -> Redo:
         """Make one of what a task logged."""
         ids, payloads = log.entries()
         rows = [DELETED if p is None else p for p in payloads]

@@ -16,9 +16,13 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
+from riverlock.core.times import END_US
 from riverlock.runtime.layers import DELETED, Layers
 from riverlock.runtime.redo import Redo, read_redo, write_redo
-from riverlock.state.store import Changes, StateReader, Version
+from riverlock.state.keys import time_of, window_span
+from riverlock.state.store import Changes, Rows, StateReader, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -211,6 +215,29 @@ class TailReader:
         mine = sorted((i, row) for i, row in rows.items() if row != DELETED)
         older = (pair for pair in self._reader.scan(prefix) if pair[0] not in rows)
         yield from merge(mine, older)
+
+    def windows(self, after_us: int | None, until_us: int) -> Rows:
+        """Return the entries of windows that end in a span of time."""
+        mine = self._layers.between(*window_span(after_us, until_us))
+        ids, rows = self._reader.windows(after_us, until_us)
+        if not len(mine.ids):
+            return ids, rows
+        fresh = dict(zip(*mine.as_lists(), strict=True))
+        whole = {**dict(zip(ids, rows, strict=True)), **fresh}
+        kept = {i: row for i, row in whole.items() if row != DELETED}
+        return list(kept), list(kept.values())
+
+    def first_window(self, after_us: int) -> int | None:
+        """Return the earliest end of a window after an instant.
+
+        Windows in the future are never deleted: what LMDB has is still there.
+        """
+        mine = self._layers.between(*window_span(after_us, END_US)).ids
+        first = self._reader.first_window(after_us)
+        found = [] if first is None else [first]
+        if len(mine):
+            found.append(time_of(pc.min(pc.binary_slice(mine, 4, 12)).as_py()))
+        return min(found, default=None)
 
 
 # The tails of this process, most recently used last.

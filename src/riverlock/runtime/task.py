@@ -35,14 +35,15 @@ from riverlock.runtime.columns import (
     rows_table,
     sequence,
 )
-from riverlock.runtime.folding import run_operator
-from riverlock.runtime.inputs import keyed_input
+from riverlock.runtime.operator import Done, run_operator
 from riverlock.runtime.program import (
     DEAD,
     DEAD_SCHEMA,
+    LATE_ROWS,
     EpochInfo,
     OperatorProgram,
 )
+from riverlock.runtime.windowing import WindowRun
 from riverlock.runtime.working_copy import Baseline, WorkingCopy
 from riverlock.sinks.stager import StagePoint, Stager
 from riverlock.snapshot.files import encode_table, write_state_file
@@ -54,8 +55,6 @@ from riverlock.state.store import EVENT, PROCESSING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from riverlock.runtime.execution import Execution
-    from riverlock.runtime.folding import Folding
     from riverlock.state.layout import StateLayout
     from riverlock.storage.base import Storage
 
@@ -268,51 +267,61 @@ class _Turn:
         base = self.begun.base.within(copy.groups)
         with copy.reading(base, self.layout, self.task.place.storage) as reader:
             clock.lap("restore_s")
-            data = keyed_input(table, self.program) if table else None
-            if data and data.ids:
-                data.payloads = reader.get_many(data.ids)
-            clock.lap("prepare_s")
-            faults.hit("P2")
+
+            def prepared() -> None:
+                clock.lap("prepare_s")
+                faults.hit("P2")
+
             execution = run_operator(
                 self.program,
                 self.layout,
                 reader,
                 self.begun.info,
-                data,
+                table,
                 is_first=self.partition == 0,
+                on_prepared=prepared,
             )
             clock.lap("user_s")
             timers = TimerHeads(
                 event_us=execution.timer_head(EVENT),
                 processing_us=execution.timer_head(PROCESSING),
             )
-        return self._vote(copy, execution, table, timers, clock)
+            # While the state can still be read: windows look at more than was touched.
+            outputs = {
+                name: self._output(execution, name)
+                for name in self.program.outputs
+                if name in self.task.targets
+            }
+            clock.lap("output_s")
+        return self._vote(copy, execution, table, outputs, timers, clock)
 
-    def _vote(
+    def _vote(  # noqa: PLR0913 - all that a vote is made of
         self,
         copy: WorkingCopy,
-        execution: Execution | Folding,
+        done: Done,
         table: pa.Table | None,
+        outputs: dict[str, pa.Table],
         timers: TimerHeads,
         clock: _Stopwatch,
     ) -> Vote:
         place, targets = self.task.place, self.task.targets
         attempt = place.attempt(self.partition)
-        files = self._state(copy, execution, attempt)
+        files = self._state(copy, done, attempt)
         clock.lap("state_s")
         faults.hit("P4")
         staging = Staging(place.point(self.begun.info.epoch, attempt))
-        for name, schema in self.program.outputs.items():
-            if name in targets:
-                rows = self._output(execution, name, schema)
-                staging.output(name, rows, targets[name])
-        if DEAD in targets and execution.dead:
-            dead = rows_table(execution.dead, schema_of(DEAD_SCHEMA))
+        for name, rows in outputs.items():
+            staging.output(name, rows, targets[name])
+        if DEAD in targets and done.dead:
+            dead = rows_table(done.dead, schema_of(DEAD_SCHEMA))
             staging.output(DEAD, dead, targets[DEAD])
         clock.lap("stage_s")
         operator = OperatorVote(
-            files=files, timers=timers, entries_delta=execution.log.added
+            files=files, timers=timers, entries_delta=done.log.added
         )
+        metrics = {**clock.laps, "dead_letters": len(done.dead)}
+        if isinstance(done, WindowRun):
+            metrics[LATE_ROWS] = done.late_rows
         return Vote(
             partition=self.partition,
             attempt=attempt,
@@ -322,14 +331,14 @@ class _Turn:
             staged=staging.staged,
             max_times=_max_times(table, self.program),
             rows=0 if table is None else table.num_rows,
-            metrics={**clock.laps, "dead_letters": len(execution.dead)},
+            metrics=metrics,
         )
 
     def _state(
-        self, copy: WorkingCopy, execution: Execution | Folding, attempt: str
+        self, copy: WorkingCopy, done: Done, attempt: str
     ) -> tuple[StateFile, ...]:
         """Write the change file and its local redo; nothing if nothing changed."""
-        log, epoch, place = execution.log, self.begun.info.epoch, self.task.place
+        log, epoch, place = done.log, self.begun.info.epoch, self.task.place
         if log.is_empty:
             return ()
         path = RegionPaths(place.region).state_file(self.program.uid, epoch, attempt)
@@ -343,22 +352,17 @@ class _Turn:
         copy.write_redo(path, log, self.layout)
         return (file,)
 
-    def _output(
-        self, execution: Execution | Folding, name: str, schema: Schema
-    ) -> pa.Table:
-        emitted = execution.emitted[name]
+    def _output(self, done: Done, name: str) -> pa.Table:
         try:
-            table = rows_table([row for row, _ in emitted], schema)
+            table = done.table(name)
         except RowError as error:
             raise user_error(
                 error,
-                operator=execution.uid,
+                operator=done.uid,
                 where=f"output {name!r}",
                 epoch=self.begun.info.epoch,
             ) from error
-        times = pa.array([at for _, at in emitted], pa.int64())
-        seq = sequence(len(emitted), self.partition)
-        return table.append_column(SEQ, seq).append_column(TIME, times)
+        return table.append_column(SEQ, sequence(table.num_rows, self.partition))
 
 
 def _max_times(

@@ -1,8 +1,8 @@
-"""Watermarks of operators: the minimum of their inputs.
+"""Watermarks of inputs that are idle, or that have ended.
 
 An input that is idle is moved along with the others, by the planner and for good: its
 watermark is raised, so that when it wakes up time does not run backwards. What it
-brings then may be late.
+brings then may be late. One that has ended has the last watermark there is.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from riverlock.coordinator.watermarks import operator_watermark
+from riverlock.core.times import END_US
 from riverlock.snapshot.records import Watermark
 
 if TYPE_CHECKING:
@@ -18,16 +20,7 @@ if TYPE_CHECKING:
 
     from riverlock.flow.graph import EventTime
 
-__all__ = ["moved_along", "operator_watermark"]
-
-
-def operator_watermark(
-    declared: Iterable[str], marks: Mapping[str, Watermark]
-) -> int | None:
-    """Return the watermark of an operator, or None while an input has no time yet."""
-    times = [marks[d].watermark_us if d in marks else None for d in declared]
-    known = [t for t in times if t is not None]
-    return min(known) if known and len(known) == len(times) else None
+__all__ = ["at_the_end", "moved_along"]
 
 
 def moved_along(
@@ -61,6 +54,17 @@ def moved_along(
         highest = max([min(times), *([old.watermark_us] if old.watermark_us else [])])
         moved[uid] = msgspec.structs.replace(old, watermark_us=highest)
     return moved
+
+
+def at_the_end(
+    marks: Mapping[str, Watermark], ended: Iterable[str]
+) -> dict[str, Watermark]:
+    """Return the watermarks, the last instant for inputs that have ended."""
+    found = dict(marks)
+    for uid in ended:
+        old = marks.get(uid, Watermark())
+        found[uid] = msgspec.structs.replace(old, watermark_us=END_US)
+    return found
 
 
 def _is_idle(

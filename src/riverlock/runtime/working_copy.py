@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.records import StateFile
     from riverlock.state.changelog import ChangeLog
+    from riverlock.state.column_log import ColumnLog
     from riverlock.state.layout import StateLayout
     from riverlock.storage.base import Storage
 
@@ -239,7 +240,9 @@ class WorkingCopy:
             return redo, path
         return Redo.of(changes_of(read_table(storage, file, self.groups), layout)), None
 
-    def write_redo(self, path: str, log: ChangeLog, layout: StateLayout) -> None:
+    def write_redo(
+        self, path: str, log: ChangeLog | ColumnLog, layout: StateLayout
+    ) -> None:
         """Keep the bytes of a change file until it is known whether it counts."""
         write_redo(self._redo_path(path), Redo.of_log(log), layout.digest)
 

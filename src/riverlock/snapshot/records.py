@@ -98,6 +98,10 @@ class OperatorState(Record, frozen=True):
     timers: TimerHeads = TimerHeads()
     # Entry ids added minus entry ids deleted: what ``status`` shows as state size.
     entries: int = 0
+    # The watermark that the operator saw in this epoch.
+    watermark_us: int | None = None
+    # Of a window: what its panes are, since rows of other panes cannot be merged.
+    windows: str | None = None
 
 
 class InputRange(Record, frozen=True):

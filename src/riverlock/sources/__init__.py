@@ -26,6 +26,7 @@ class Files:
     format: str
     schema: Schema | None
     bad_rows: str
+    bounded: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
     kind: str = "files"
 
@@ -36,6 +37,7 @@ def files(
     format: str,
     schema: SchemaLike | None = None,
     bad_rows: str = "report",
+    bounded: bool = False,
     **options: object,
 ) -> Files:
     """Read the files of a directory, each exactly once, new ones as they appear.
@@ -48,6 +50,8 @@ def files(
         schema: The columns; required for json and csv.
         bad_rows: ``report`` keeps rows that cannot be parsed out of the stream, counts
             them in status and offers them as ``stream.bad``; ``fail`` stops the flow.
+        bounded: Whether no more files will come. Event time then ends with the last of
+            them, so that every window and timer is done.
         options: Options of Spark's reader, such as ``header=True``.
 
     Raises:
@@ -75,6 +79,7 @@ def files(
         format=format,
         schema=schema_of(schema),
         bad_rows=bad_rows,
+        bounded=bounded,
         options={k: _option(v) for k, v in options.items()},
     )
 
@@ -111,7 +116,8 @@ def generator(
 
     Args:
         columns: Expressions by column name.
-        rows: How many; None for no end.
+        rows: How many; None for no end. Event time ends with the last of them, so that
+            every window and timer is done.
         rows_per_second: Let rows appear at this pace instead of all at once.
         seed: What ``seed`` stands for.
         partitions: Spark partitions per epoch; default the parallelism.

@@ -43,6 +43,10 @@ class Reader(Protocol):
         """Return an offset about ``max_rows`` after ``start``, at most ``latest``."""
         ...
 
+    def has_ended(self, start: Any, latest: Any) -> bool:
+        """Whether there is no row after ``start``, and never will be."""
+        ...
+
     def rows_between(self, start: Any, end: Any) -> int | None:
         """Return how many rows a range has, if that is known without reading."""
         ...

@@ -16,20 +16,25 @@ from pyspark.sql import functions as F
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Type, type_of
-from riverlock.flow.operators import Aggregate
-from riverlock.runtime.columns import SEQ, SOURCE, TIME
-from riverlock.spark.frames import as_column
+from riverlock.flow.partial import Merge, PartialAggregate
+from riverlock.runtime.columns import ROWS, SEQ, SOURCE, TIME, WINDOW
+from riverlock.spark.frames import as_column, pane_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import Column
 
+    from riverlock.flow.windows import TimeWindows
+
 __all__ = ["Combine", "plan_aggregates"]
 
 # Nodes of a physical plan that stand between an aggregate and its exchange.
 _WRAPPERS = ("WholeStageCodegenExec", "InputAdapter", "SortExec")
-_SUPPORTED = "count, sum, min, max, avg"
+_SUPPORTED = (
+    "count, sum, min, max, avg, stddev, variance, first, last, collect_list,"
+    " collect_set"
+)
 
 
 @dataclass(frozen=True)
@@ -38,15 +43,21 @@ class Combine:
 
     keys: tuple[str, ...]
     parts: Mapping[str, Any]
+    window: TimeWindows | None = None
 
     def apply(self, frame: DataFrame) -> DataFrame:
-        """Return one row per key and partition, with the partial aggregates."""
+        """Return one row per key, pane and partition, with the partial aggregates."""
         grouping = list(self.keys)
+        if self.window is not None:
+            frame = frame.withColumn(WINDOW, pane_end(self.window))
+            grouping.append(WINDOW)
         if SOURCE in frame.columns:
             grouping.append(SOURCE)
         parts = {n: as_column(c) for n, c in self.parts.items()}
         if TIME in frame.columns:
             parts[TIME] = F.max(TIME)
+        if self.window is not None:
+            parts[ROWS] = F.count(F.lit(1))
         columns = [c.alias(n) for n, c in parts.items()]
         partial = _partial(
             frame.groupBy(*grouping).agg(*columns), len(grouping), len(parts)
@@ -84,6 +95,10 @@ def _partial(aggregated: DataFrame, keys: int, parts: int) -> DataFrame | None:
         return None
     if "CollectMetrics" in combined.toString():
         return None
+    # Some aggregates, such as collect_list, are bytes of Spark's own until they end.
+    types = [f.dataType() for f in combined.schema().fields()]
+    if types != [f.dataType() for f in aggregated._jdf.schema().fields()]:
+        return None
     session: Any = aggregated.sparkSession
     is_streaming = False
     made = session._jsparkSession.internalCreateDataFrame(
@@ -108,33 +123,97 @@ def _kind(plan: Any) -> str:
 
 
 def plan_aggregates(
-    frame: DataFrame, keys: tuple[str, ...], aggregates: Mapping[str, Any], uid: str
-) -> tuple[Combine, Aggregate]:
+    frame: DataFrame,
+    keys: tuple[str, ...],
+    aggregates: Mapping[str, Any],
+    uid: str,
+    window: TimeWindows | None = None,
+) -> tuple[Combine, dict[str, PartialAggregate]]:
     """Split aggregate expressions.
 
     Raises:
         InvalidFlowError: An expression is not one of the supported aggregates.
     """
     parts: dict[str, Any] = {}
-    merges: dict[str, tuple[Type, str]] = {}
-    results: dict[str, tuple[Type, str, tuple[str, ...]]] = {}
+    found: dict[str, PartialAggregate] = {}
     for name, expression in aggregates.items():
         column = as_column(expression)
         function, argument = _function(frame, name, column, uid)
-        kind = _type(frame, column)
-        if function == "Average":
-            total, n = f"{name}_sum", f"{name}_count"
-            parts[total], parts[n] = f"sum({argument})", f"count({argument})"
-            merges[total] = (_type(frame, as_column(parts[total])), "sum")
-            merges[n] = (Type("long"), "sum")
-            results[name] = (kind, "avg", (total, n))
-        else:
-            parts[name] = column
-            how = {"Min": "min", "Max": "max"}.get(function, "sum")
-            merges[name] = (kind, how)
-            finish = "count" if function == "Count" else "same"
-            results[name] = (kind, finish, (name,))
-    return Combine(keys, parts), Aggregate(merges, results)
+        how = _SPLITS[function]
+        if how.needs_time and TIME not in frame.columns:
+            raise InvalidFlowError(
+                f"aggregate {name!r} of operator {uid!r}",
+                expected="a stream with event_time, which says what is first",
+                found=str(column),
+            )
+        named = {
+            name + suffix: column if text is None else text.format(x=argument, t=TIME)
+            for suffix, text in how.columns.items()
+        }
+        types = {n: _type(frame, as_column(c)) for n, c in named.items()}
+        merges = [
+            Merge(columns={n: types[n] for n in names}, how=merge)
+            for merge, names in how.merges(name)
+        ]
+        parts |= named
+        found[name] = PartialAggregate(
+            type=_type(frame, column), merges=tuple(merges), result=how.result
+        )
+    return Combine(keys, parts, window), found
+
+
+@dataclass(frozen=True)
+class _Split:
+    """How an aggregate is split: partial columns by suffix, their merge, the result.
+
+    Columns are SQL over the argument ``x`` and the event time ``t``; None is the
+    aggregate itself.
+    """
+
+    columns: dict[str, str | None]
+    merge: str
+    result: str
+    needs_time: bool = False
+
+    def merges(self, name: str) -> list[tuple[str, list[str]]]:
+        """Return which columns are merged, together or each on its own."""
+        names = [name + suffix for suffix in self.columns]
+        if self.merge in _ALONE:
+            return [(self.merge, [each]) for each in names]
+        return [(self.merge, names)]
+
+
+_ALONE = ("sum", "min", "max", "concat", "distinct")
+_MOMENTS: dict[str, str | None] = {
+    "_count": "count(cast({x} as double))",
+    "_mean": "avg(cast({x} as double))",
+    "_squares": "var_pop(cast({x} as double)) * count(cast({x} as double))",
+}
+_SPLITS = {
+    "Count": _Split({"": None}, "sum", "count"),
+    "Sum": _Split({"": None}, "sum", "same"),
+    "Min": _Split({"": None}, "min", "same"),
+    "Max": _Split({"": None}, "max", "same"),
+    "Average": _Split({"_sum": "sum({x})", "_count": "count({x})"}, "sum", "avg"),
+    "StddevSamp": _Split(_MOMENTS, "moments", "stddev_samp"),
+    "StddevPop": _Split(_MOMENTS, "moments", "stddev_pop"),
+    "VarianceSamp": _Split(_MOMENTS, "moments", "var_samp"),
+    "VariancePop": _Split(_MOMENTS, "moments", "var_pop"),
+    "CollectList": _Split({"": None}, "concat", "list"),
+    "CollectSet": _Split({"": None}, "distinct", "list"),
+    "First": _Split(
+        {"_time": "min({t})", "": "min_by({x}, {t})"},
+        "earliest",
+        "second",
+        needs_time=True,
+    ),
+    "Last": _Split(
+        {"_time": "max({t})", "": "max_by({x}, {t})"},
+        "latest",
+        "second",
+        needs_time=True,
+    ),
+}
 
 
 def _type(frame: DataFrame, column: Column) -> Type:
@@ -151,7 +230,7 @@ def _function(frame: DataFrame, name: str, column: Column, uid: str) -> tuple[st
         function = expression.aggregateFunction()
         found = function.getClass().getSimpleName()
         plain = not expression.isDistinct() and expression.filter().isEmpty()
-        if plain and found in ("Count", "Sum", "Min", "Max", "Average"):
+        if plain and found in _SPLITS:
             return found, function.children().head().sql()
     raise InvalidFlowError(
         f"aggregate {name!r} of operator {uid!r}",

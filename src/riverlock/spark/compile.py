@@ -20,15 +20,23 @@ from riverlock.coordinator.plan import OperatorPlan
 from riverlock.core.errors import InvalidFlowError, StateSchemaError
 from riverlock.core.types import Schema, schema_of
 from riverlock.flow.graph import EventTime, Keyed, Output, RowWise, Write, inputs_of
-from riverlock.flow.operators import BuiltIn
+from riverlock.flow.operators import Aggregate, BuiltIn
 from riverlock.flow.process import check_process, overrides, side_outputs
-from riverlock.runtime.program import DEAD, DEAD_SCHEMA, MAIN, OperatorProgram
+from riverlock.flow.windowing import WindowAggregate
+from riverlock.runtime.columns import TIME
+from riverlock.runtime.program import (
+    DEAD,
+    DEAD_SCHEMA,
+    MAIN,
+    UPDATES,
+    OperatorProgram,
+)
 from riverlock.runtime.task import Targets
 from riverlock.sinks import FileSink
 from riverlock.sinks.stagers import FileStager, TableStager
 from riverlock.snapshot.records import InputRange
 from riverlock.spark.aggregates import Combine, plan_aggregates
-from riverlock.spark.frames import Frames, visible
+from riverlock.spark.frames import Frames, LateRows, visible
 from riverlock.state.keys import check_keys
 
 if TYPE_CHECKING:
@@ -70,6 +78,8 @@ class KeyedStage:
             stage=self.id,
             keys=self.program.keys.ddl,
             variables=self.program.layout().variables,
+            event_times=self.event_times,
+            windows=None if self.node.window is None else str(self.node.window),
         )
 
 
@@ -121,6 +131,12 @@ def _check_operator(stage: KeyedStage, stored: OperatorState) -> None:
             expected=f"keys {plan.keys}",
             found=f"keys {stored.keys}",
         )
+    if stored.windows != plan.windows:
+        raise StateSchemaError(
+            operator=stage.id,
+            expected=str(plan.windows),
+            found=str(stored.windows),
+        )
     for name, variable in plan.variables.items():
         old = stored.variables.get(name)
         if old is not None and _fixed(old) != _fixed(variable):
@@ -168,7 +184,12 @@ class _Compiler:
         nothing = {u: r.initial() for u, r in readers.items()}
         ranges = {u: InputRange(start=o, end=o) for u, o in nothing.items()}
         self._frames = Frames(
-            spark, readers, ranges, tuple(self._event_times), self._staged
+            spark,
+            readers,
+            ranges,
+            tuple(self._event_times),
+            self._staged,
+            {k.uid: LateRows(0, None) for k in flow.keyed},
         )
 
     def compile(self) -> CompiledFlow:
@@ -203,14 +224,14 @@ class _Compiler:
         combine, process = None, node.process
         if process is None:
             _check_columns(frame, node)
-            combine, process = plan_aggregates(
-                frame, node.keys, node.aggregates, node.uid
-            )
+            combine, process = self._aggregate(frame, node)
             frame = combine.apply(frame)
         columns = visible(frame)
         keys = _keys(columns, node)
         if isinstance(process, BuiltIn):
             process = process.bound(keys, columns)
+        if isinstance(process, WindowAggregate):
+            keys = process.state_keys(keys)
         program = self._program(node, process, keys, columns)
         for name, schema in program.outputs.items():
             self._staged[(node.uid, name)] = (schema, [])
@@ -226,12 +247,34 @@ class _Compiler:
             event_times=tuple(_upstream_times(node)),
         )
 
+    @staticmethod
+    def _aggregate(frame: DataFrame, node: Keyed) -> tuple[Combine, BuiltIn]:
+        if node.window is not None and TIME not in frame.columns:
+            raise InvalidFlowError(
+                f"window of operator {node.uid!r}",
+                expected="a stream with event time",
+                found="none",
+                hint='call .event_time("column", delay="...") before',
+            )
+        combine, found = plan_aggregates(
+            frame, node.keys, node.aggregates, node.uid, node.window
+        )
+        if node.window is None:
+            return combine, Aggregate(found)
+        return combine, WindowAggregate(found, node.window, node.lateness_us)
+
     def _program(
         self, node: Keyed, process: Any, keys: Schema, columns: Schema
     ) -> OperatorProgram:
-        main = check_process(process, node.uid)
+        main = (
+            schema_of(process.output)
+            if isinstance(process, WindowAggregate)
+            else check_process(process, node.uid)
+        )
         outputs = {} if main is None else {MAIN: main}
         outputs |= {n: s.schema for n, s in side_outputs(type(process)).items()}
+        if main is not None and self._is_used(node, UPDATES):
+            outputs[UPDATES] = main
         broadcast = None
         if node.broadcast is not None:
             if not overrides(process, "on_broadcast"):
@@ -252,6 +295,14 @@ class _Compiler:
             visits_all=node.visits_all,
             has_dead_letters=node.on_error is not None,
             event_times=tuple(self._event_times),
+            follows_keyed=not _reads_only_sources(node.input),
+        )
+
+    def _is_used(self, node: Keyed, name: str) -> bool:
+        """Tell whether anything, also a sink, reads an output."""
+        return any(
+            isinstance(n, Output) and n.input is node and n.name == name
+            for n in self._nodes
         )
 
     def _initial(self, node: Keyed, process: Any, keys: Schema) -> Schema | None:

@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from riverlock.coordinator.watermarks import operator_watermark
 from riverlock.core.errors import (
     EpochAbortedError,
     InvalidFlowError,
@@ -29,7 +30,7 @@ from riverlock.runtime.inputs import (
     INITIAL_ROW,
     INITIALS,
 )
-from riverlock.runtime.program import EpochInfo
+from riverlock.runtime.program import LATE_ROWS, EpochInfo
 from riverlock.runtime.task import (
     KeyedEpoch,
     KeyedTask,
@@ -37,7 +38,6 @@ from riverlock.runtime.task import (
     StageTask,
     decode_outcome,
 )
-from riverlock.runtime.watermarks import operator_watermark
 from riverlock.runtime.working_copy import Baseline
 from riverlock.spark.compile import (
     CompiledFlow,
@@ -45,7 +45,7 @@ from riverlock.spark.compile import (
     WriteStage,
     initial_frame,
 )
-from riverlock.spark.frames import Frames
+from riverlock.spark.frames import Frames, LateRows
 from riverlock.spark.remote import explained, last_line, unlogged
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ class SparkEngine:
         self,
         inputs: Mapping[str, InputRange],
         earlier: Mapping[str, tuple[Vote, ...]],
+        late: Mapping[str, LateRows],
     ) -> Frames:
         root = self.storage.uri.rstrip("/")
         staged = {
@@ -188,11 +189,23 @@ class SparkEngine:
             inputs,
             tuple(self.compiled.event_times),
             staged,
+            late,
         )
+
+    def _late(self, order: RunStage, parent: Manifest | None) -> dict[str, LateRows]:
+        """Return what the windows that ran before say of late records."""
+        found = {}
+        for stage in self.compiled.stages:
+            if isinstance(stage, KeyedStage) and stage.id in order.earlier:
+                votes = order.earlier[stage.id]
+                rows = sum(int(v.metrics.get(LATE_ROWS, 0)) for v in votes)
+                info = self._info(stage, order, parent)
+                found[stage.id] = LateRows(rows, stage.program.late_at(info))
+        return found
 
     def _frames_ahead(self, inputs: Mapping[str, InputRange]) -> dict[str, DataFrame]:
         """Return the frames that an epoch can have before its parent is decided."""
-        frames = self._frames(inputs, {})
+        frames = self._frames(inputs, {}, {})
         return {
             stage.id: self._keyed_frame(stage, frames, is_new=False)
             for stage in self.compiled.stages
@@ -213,7 +226,7 @@ class SparkEngine:
     ) -> DataFrame | None:
         """Return the frame whose rows are the votes of a stage; None: nothing to do."""
         inputs = order.planned.inputs
-        frames = self._frames(inputs, order.earlier)
+        frames = self._frames(inputs, order.earlier, self._late(order, parent))
         if isinstance(stage, WriteStage):
             return self._write_frame(stage, frames, order)
         is_new = parent is None or stage.id not in parent.operators
@@ -244,21 +257,30 @@ class SparkEngine:
         """Return what the tasks of a stage must know of the epoch."""
         if isinstance(stage, WriteStage):
             return None
-        planned = order.planned
         state = parent.operators.get(stage.id) if parent else None
         return KeyedEpoch(
-            info=EpochInfo(
-                epoch=order.epoch,
-                now_us=planned.now_us,
-                seed=planned.seed,
-                watermark_us=operator_watermark(stage.event_times, planned.watermarks),
-            ),
+            info=self._info(stage, order, parent),
             base=Baseline(
                 epoch=None if parent is None else parent.epoch,
                 now_us=None if parent is None else parent.now_us,
                 files=() if state is None else state.files,
                 history=() if parent is None else parent.history,
             ),
+        )
+
+    @staticmethod
+    def _info(stage: KeyedStage, order: RunStage, parent: Manifest | None) -> EpochInfo:
+        planned = order.planned
+        state = parent.operators.get(stage.id) if parent else None
+        before = None if state is None else state.watermark_us
+        return EpochInfo(
+            epoch=order.epoch,
+            now_us=planned.now_us,
+            seed=planned.seed,
+            watermark_us=operator_watermark(
+                stage.event_times, planned.watermarks, before
+            ),
+            previous_us=before,
         )
 
     def _keyed_frame(
@@ -307,6 +329,8 @@ class SparkEngine:
         return f"cast(({GROUP} * {self.parallelism}) div {groups} as int)"
 
     def _with_group(self, frame: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+        if not keys:
+            return frame.withColumn(GROUP, F.lit(0))
         hashed = ", ".join(f"`{k}`" for k in keys)
         groups = self.compiled.flow.key_groups
         return frame.withColumn(

@@ -7,6 +7,7 @@ runs.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
 from pyspark.errors import AnalysisException, ParseException
@@ -19,6 +20,7 @@ from riverlock.core.types import Schema, schema_of
 from riverlock.flow.graph import (
     EventTime,
     Keyed,
+    Late,
     Node,
     Output,
     Read,
@@ -34,10 +36,18 @@ from riverlock.spark.structs import struct_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from riverlock.flow.windows import TimeWindows
     from riverlock.snapshot.records import InputRange
     from riverlock.sources.reader import Reader
 
-__all__ = ["Frames", "as_column", "hidden_columns", "visible"]
+__all__ = [
+    "Frames",
+    "LateRows",
+    "as_column",
+    "hidden_columns",
+    "pane_end",
+    "visible",
+]
 
 # Positions of several sources must not meet: the source's number comes first. Spark's
 # own number has 31 bits of partition above 33 bits of row; 23 of those are left.
@@ -60,16 +70,31 @@ def visible(frame: DataFrame) -> Schema:
     return schema_of(struct)
 
 
+@dataclass(frozen=True)
+class LateRows:
+    """How many records were too late in an epoch, and up to which instant one is."""
+
+    rows: int
+    until_us: int | None
+
+
+def pane_end(window: TimeWindows) -> Column:
+    """Return the end of the pane that a row's event time lies in."""
+    text = f"{TIME} - pmod({TIME} - {window.offset_us}L, {window.pane_us}L)"
+    return F.expr(f"{text} + {window.pane_us}L")
+
+
 class Frames:
     """The frames of one epoch, each built once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what an epoch reads
         self,
         spark: SparkSession,
         readers: Mapping[str, Reader],
         ranges: Mapping[str, InputRange],
         event_times: tuple[str, ...],
         staged: Mapping[tuple[str, str], tuple[Schema, list[str]]],
+        late: Mapping[str, LateRows] | None = None,
     ) -> None:
         """Take what the epoch reads.
 
@@ -79,12 +104,14 @@ class Frames:
             ranges: What to read of each.
             event_times: All event-time declarations of the flow, in order.
             staged: Columns and files of the outputs of stages that ran before.
+            late: What windows that ran before say of records that came too late.
         """
         self._spark = spark
         self._readers = readers
         self._ranges = ranges
         self._event_times = event_times
         self._staged = staged
+        self._late = late or {}
         self._made: dict[Node, DataFrame] = {}
 
     def is_empty(self, node: Node) -> bool:
@@ -97,6 +124,8 @@ class Frames:
                 return all(self.is_empty(i) for i in node.inputs)
             case Output(input=Keyed() as keyed):
                 return not self._staged[(keyed.uid, node.name)][1]
+            case Late():
+                return not self._late[node.input.uid].rows
             case Output() | EventTime() | Relational() | RowWise() | Keyed():
                 return self.is_empty(node.input)
             case _:
@@ -130,6 +159,8 @@ class Frames:
                 return self._union(node)
             case Output():
                 return self._of_output(node)
+            case Late():
+                return self._of_late(node.input)
             case Keyed():
                 message = "a keyed node has outputs, not a frame"
                 raise AssertionError(message)
@@ -141,6 +172,21 @@ class Frames:
         if isinstance(work, RowWise):
             return row_wise(self.frame(work.input), work, dead=True)
         return self._output(*self._staged[(work.uid, node.name)])
+
+    def _of_late(self, node: Keyed) -> DataFrame:
+        """Return the records that the window left out, read a second time."""
+        window, frame = node.window, self.frame(node.input)
+        assert window is not None
+        pane = pane_end(window)
+        too_late = F.col(TIME).isNull()
+        limit = self._late[node.uid].until_us
+        if limit is not None:
+            latest = pane + F.lit(window.size_us - window.pane_us)
+            last = latest - F.pmod(latest - F.lit(window.phase_us), window.slide_us)
+            # Where windows are apart, some panes are in none, and never late.
+            is_closed = last + F.lit(node.lateness_us) <= F.lit(limit)
+            too_late = too_late | ((last >= pane) & is_closed)
+        return frame.where(too_late)
 
     def _read(self, node: Read) -> DataFrame:
         reader: Any = self._readers[node.uid]

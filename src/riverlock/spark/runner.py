@@ -18,7 +18,7 @@ from riverlock.coordinator.restart import ExponentialDelay, RestartPolicy
 from riverlock.core.clock import Clock, SystemClock
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.times import duration_us
-from riverlock.flow.graph import Read
+from riverlock.flow.graph import Read, upstream
 from riverlock.runtime.admission import Admission
 from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import RegionDriver
@@ -309,6 +309,10 @@ class _Run:
                 s.id: tuple(compiled.event_times[t] for t in s.event_times)
                 for s in compiled.stages
                 if isinstance(s, KeyedStage)
+            },
+            sources={
+                uid: tuple(n.uid for n in upstream(node) if isinstance(n, Read))
+                for uid, node in compiled.event_times.items()
             },
             stops_at_end=options.available_now,
         )

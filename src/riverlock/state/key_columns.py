@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riverlock.state.keys import MAX_KEY, key_ids
+from riverlock.state.keys import MAX_KEY, key_ids, window_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["id_column", "sorted_places"]
+__all__ = ["id_column", "sorted_places", "window_id_column"]
 
 # First value, marker, bytes after the marker; the last that applies does.
 _POSITIVE = [(128, 0xCC, 1), (1 << 8, 0xCD, 2), (1 << 16, 0xCE, 4), (1 << 32, 0xCF, 8)]
@@ -51,6 +51,32 @@ def id_column(
         if pc.max(pc.binary_length(ids)).as_py() <= MAX_KEY + 2:
             return ids
     return pa.array(key_ids(groups.to_pylist(), values()), pa.binary())
+
+
+def window_id_column(
+    groups: pa.Array,
+    ends_us: np.ndarray,
+    columns: Sequence[pa.Array],
+    values: Callable[[], Sequence[Sequence[Any]]],
+) -> pa.BinaryArray:
+    """Return the ids of keys in windows: group, end of the window, key.
+
+    Args:
+        groups: Their key groups.
+        ends_us: When the window of each ends.
+        columns: The other key columns; there may be none.
+        values: Returns those as Python values, for keys that need it.
+    """
+    head = np.zeros((len(groups), 12), dtype=np.uint8)
+    head[:, :2] = groups.to_numpy().astype(">u2").view(np.uint8).reshape(-1, 2)
+    head[:, 2:4] = np.frombuffer(window_bytes(0)[:2], dtype=np.uint8)
+    shifted = ends_us.astype(np.int64).view(np.uint64) + np.uint64(1 << 63)
+    head[:, 4:] = shifted.astype(">u8").view(np.uint8).reshape(-1, 8)
+    heads = _used(head, np.full(len(groups), head.shape[1]))
+    if not columns:
+        return heads
+    plain = id_column(groups, columns, values)
+    return _joined(heads, pc.binary_slice(plain, 2, 2 + MAX_KEY))
 
 
 def _joined(*columns: pa.BinaryArray) -> pa.BinaryArray:

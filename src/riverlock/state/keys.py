@@ -38,6 +38,9 @@ __all__ = [
     "map_slot",
     "owner_of",
     "timer_slot",
+    "window_bytes",
+    "window_of",
+    "window_span",
 ]
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -47,6 +50,7 @@ _INDEX = struct.Struct(">Q")
 # 0xC1 never begins a MessagePack value, so these cannot meet an encoded key.
 _NO_KEY = b"\xc1\x00"
 _HASHED = b"\xc1\x01"
+_WINDOW = b"\xc1\x02"
 # With two bytes of group, a name of 64 and a map key of 150, ids stay below 511.
 MAX_KEY = 255
 _MAX_MAP_KEY = 150
@@ -128,6 +132,27 @@ def timer_slot(kind: int, at_us: int) -> bytes:
 def time_bytes(at_us: int) -> bytes:
     """Return an instant so that byte order is time order, also before 1970."""
     return _INDEX.pack(at_us + _SIGN)
+
+
+def window_bytes(end_us: int) -> bytes:
+    """Return what is in front of a key in the ids of a window: byte order is time."""
+    return _WINDOW + time_bytes(end_us)
+
+
+def window_span(after_us: int | None, until_us: int) -> tuple[bytes, bytes]:
+    """Return between which bytes, behind the group, ids of a span of windows lie."""
+    low = _WINDOW if after_us is None else window_bytes(after_us + 1)
+    return low, window_bytes(until_us + 1)
+
+
+def window_of(entry_id: bytes) -> tuple[int, bytes]:
+    """Return the end of the window that an id names, and the bytes of the key."""
+    return time_of(entry_id[4:12]), entry_id[12:]
+
+
+def is_hashed(key: bytes) -> bool:
+    """Whether the bytes of a key do not tell it."""
+    return key.startswith(_HASHED)
 
 
 def time_of(raw: bytes) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.records import Variable
 
-__all__ = ["Row", "StateLayout", "arrow_schema"]
+__all__ = ["Row", "StateLayout", "arrow_schema", "decoder"]
 
 
 def canonical(value: float) -> float:
@@ -33,7 +33,8 @@ def canonical(value: float) -> float:
     return value + 0.0 if value == value else math.nan
 
 
-def _decoder(codecs: list[Codec]) -> Callable[[bytes], tuple[Any, ...]]:
+def decoder(codecs: list[Codec]) -> Callable[[bytes], tuple[Any, ...]]:
+    """Return what turns the bytes of several values into a tuple of them."""
     parts = GenericAlias(tuple, tuple(optional(c.python) for c in codecs))
     decode: Callable[[bytes], tuple[Any, ...]] = msgspec.msgpack.Decoder(parts).decode
     return decode
@@ -57,7 +58,7 @@ class Row:
     @cached_property
     def decode(self) -> Callable[[bytes], tuple[Any, ...]]:
         """Turn stored bytes into a tuple of values; None is unset."""
-        return _decoder(self.codecs)
+        return decoder(self.codecs)
 
 
 class StateLayout:
@@ -93,7 +94,7 @@ class StateLayout:
     @cached_property
     def decode_key(self) -> Callable[[bytes], tuple[Any, ...]]:
         """Turn a stored key back into a tuple of key values."""
-        return _decoder(self.key_codecs)
+        return decoder(self.key_codecs)
 
     @cached_property
     def arrow(self) -> pa.Schema:

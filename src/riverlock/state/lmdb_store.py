@@ -29,8 +29,9 @@ import lmdb
 import msgspec
 
 from riverlock.core.errors import StateCorruptedError
-from riverlock.state.keys import time_bytes, time_of
-from riverlock.state.store import Changes, StateReader, Version
+from riverlock.core.times import END_US
+from riverlock.state.keys import time_bytes, time_of, window_of, window_span
+from riverlock.state.store import Changes, Rows, StateReader, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -412,6 +413,38 @@ class _LmdbReader:
                 yield entry_id, self._checked(entry_id, raw)
         except _DAMAGE as error:
             raise self._damaged(error) from error
+
+    def windows(self, after_us: int | None, until_us: int) -> Rows:
+        low, high = window_span(after_us, until_us)
+        ids: list[bytes] = []
+        payloads: list[bytes] = []
+        try:
+            for group in sorted(self._groups()):
+                self._trust(group)
+                if not self._entries.set_range(group + low):
+                    continue
+                for entry_id, raw in self._entries.iternext():
+                    if entry_id >= group + high:
+                        break
+                    ids.append(entry_id)
+                    payloads.append(self._checked(entry_id, raw))
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
+        return ids, payloads
+
+    def first_window(self, after_us: int) -> int | None:
+        low, high = window_span(after_us, END_US)
+        found: list[int] = []
+        try:
+            for group in self._groups():
+                self._trust(group)
+                if self._entries.set_range(group + low):
+                    entry_id = self._entries.key()
+                    if entry_id < group + high:
+                        found.append(window_of(entry_id)[0])
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
+        return min(found, default=None)
 
     def last(self, prefix: bytes) -> bytes | None:
         cursor = self._entries

@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from riverlock.state.keys import time_bytes, time_of
+from riverlock.core.times import END_US
+from riverlock.state.keys import time_bytes, time_of, window_of, window_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from riverlock.state.store import Changes, StateReader, Version
+    from riverlock.state.store import Changes, Rows, StateReader, Version
 
 __all__ = ["MemoryStore"]
 
@@ -73,6 +74,17 @@ class MemoryStore:
         """Give the entries whose id begins with ``prefix``, in order."""
         found = sorted(i for i in self._entries if i.startswith(prefix))
         return ((i, self._entries[i]) for i in found)
+
+    def windows(self, after_us: int | None, until_us: int) -> Rows:
+        """Return the entries of windows that end in a span of time."""
+        low, high = window_span(after_us, until_us)
+        ids = sorted(i for i in self._entries if low <= i[2:] < high)
+        return ids, [self._entries[i] for i in ids]
+
+    def first_window(self, after_us: int) -> int | None:
+        """Return the earliest end of a window after an instant."""
+        ids, _ = self.windows(after_us, END_US)
+        return min((window_of(i)[0] for i in ids), default=None)
 
     def last(self, prefix: bytes) -> bytes | None:
         """Return the greatest id that begins with ``prefix``."""

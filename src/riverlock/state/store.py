@@ -11,7 +11,7 @@ one process; several processes may open one path.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
@@ -19,9 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
-__all__ = ["EVENT", "PROCESSING", "Changes", "StateReader", "Store", "Version"]
+__all__ = [
+    "EVENT",
+    "PROCESSING",
+    "Changes",
+    "Rows",
+    "StateReader",
+    "Store",
+    "Version",
+]
 
 EVENT, PROCESSING = 0, 1
+Rows: TypeAlias = tuple[list[bytes], list[bytes]]
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -65,6 +74,17 @@ class StateReader(Protocol):
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Give the entries whose id begins with ``prefix``, in order."""
+        ...
+
+    def windows(self, after_us: int | None, until_us: int) -> Rows:
+        """Return the entries of windows that end after one instant, until another.
+
+        Ids in any order, and their payloads.
+        """
+        ...
+
+    def first_window(self, after_us: int) -> int | None:
+        """Return the earliest end of a window after an instant."""
         ...
 
     def last(self, prefix: bytes) -> bytes | None:

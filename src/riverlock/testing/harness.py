@@ -26,15 +26,14 @@ from riverlock.core.times import duration_us, from_micros, micros
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
 from riverlock.flow.process import check_process, side_outputs
 from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, rows_table
-from riverlock.runtime.folding import run_operator
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
     BROADCASTS,
     EVENTS,
     INITIAL_ROW,
     INITIALS,
-    keyed_input,
 )
+from riverlock.runtime.operator import run_operator
 from riverlock.runtime.program import (
     DEAD_SCHEMA,
     MAIN,
@@ -55,8 +54,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from riverlock.flow.process import Process
-    from riverlock.runtime.execution import Execution
-    from riverlock.runtime.folding import Folding
+    from riverlock.runtime.operator import Done
     from riverlock.state.spec import StateSpec
 
 __all__ = ["Harness", "Saved", "harness"]
@@ -341,17 +339,12 @@ class Harness:
         )
         self._store.purge(now, 1 << 30)
         self._rebuilt.purge(now, 1 << 30)
-        data = keyed_input(self._table(records), self._program) if records else None
+        table = self._table(records) if records else None
         with self._store.read() as reader:
-            if data is not None:
-                data.payloads = reader.get_many(data.ids)
             execution = run_operator(
-                self._program, self._layout, reader, info, data, is_first=True
+                self._program, self._layout, reader, info, table, is_first=True
             )
-            made = {
-                name: rows_table([r for r, _ in execution.emitted[name]], schema)
-                for name, schema in self._program.outputs.items()
-            }
+            made = {name: execution.table(name) for name in self._program.outputs}
         self._commit(execution)
         for name, table in made.items():
             self._rows[name] += _plain_rows(table, self._program.outputs[name])
@@ -361,7 +354,7 @@ class Harness:
         fresh = made[MAIN].num_rows if MAIN in made else 0
         return self.output[-fresh:] if fresh else []
 
-    def _commit(self, execution: Execution | Folding) -> None:
+    def _commit(self, execution: Done) -> None:
         """Apply the changes by both ways that the engine has; they must agree."""
         import pyarrow.parquet as pq
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from riverlock.coordinator.epoch import PlannedInputs
+from riverlock.coordinator.watermarks import operator_watermark
 from riverlock.core.clock import ManualClock
 from riverlock.flow.graph import EventTime, Read
 from riverlock.runtime.admission import Admission
 from riverlock.runtime.planner import Planner
-from riverlock.runtime.watermarks import moved_along, operator_watermark
+from riverlock.runtime.watermarks import moved_along
 from riverlock.snapshot.records import InputRange, Manifest, Watermark
 from riverlock.sources import generator
 
@@ -39,6 +40,9 @@ class Rows:
     def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
         return min(latest, start + max_rows)
 
+    def has_ended(self, start: Any, latest: Any) -> bool:
+        return False
+
     def rows_between(self, start: Any, end: Any) -> int:
         return int(end - start)
 
@@ -58,6 +62,7 @@ def planner(**sources: int) -> Planner:
         clock=ManualClock(100),
         admission=Admission(target_us=None, max_rows=100),
         operators={},
+        sources={},
         stops_at_end=True,
     )
 

@@ -83,6 +83,10 @@ class FilesReader:
         self._found += sorted(fresh, key=lambda e: (e[2], e[0]))
         return {"count": start["count"] + len(self._found)}
 
+    def has_ended(self, start: Any, latest: Any) -> bool:
+        """Whether all files are read, and no more were promised."""
+        return self._source.bounded and bool(start["count"] == latest["count"])
+
     def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
         """Take files until they hold about ``max_rows``; at least one."""
         self._go_to(start)

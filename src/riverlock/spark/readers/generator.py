@@ -53,6 +53,10 @@ class GeneratorReader:
         """Return an offset at most ``max_rows`` further."""
         return {**start, "row": min(start["row"] + max_rows, latest["row"])}
 
+    def has_ended(self, start: Any, latest: Any) -> bool:
+        """Whether all rows are made."""
+        return self._source.rows is not None and start["row"] >= self._source.rows
+
     def rows_between(self, start: Any, end: Any) -> int:
         """Return the number of rows."""
         return int(end["row"] - start["row"])

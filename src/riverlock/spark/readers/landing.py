@@ -89,6 +89,10 @@ class LandingReader:
             end += 1
         return {"segment": end}
 
+    def has_ended(self, start: Any, latest: Any) -> bool:
+        """Never: nobody says that no more will come."""
+        return False
+
     def rows_between(self, start: Any, end: Any) -> int:
         """Return the rows of the segments."""
         return sum(s.rows for s in self._segments(start, end))

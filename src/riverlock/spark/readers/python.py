@@ -81,6 +81,10 @@ class PythonReader:
         self._end = self._reader.latestOffset(start, ReadMaxRows(max_rows))
         return self._end
 
+    def has_ended(self, start: Any, latest: Any) -> bool:
+        """Never: nobody says that no more will come."""
+        return False
+
     def rows_between(self, start: Any, end: Any) -> int | None:
         """Unknown until read; none for an empty range."""
         return 0 if start == end else None

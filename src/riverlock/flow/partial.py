@@ -1,0 +1,177 @@
+"""Partial aggregates: how two of them become one, and what follows from them.
+
+Spark computes them from the rows of a key in an epoch; state holds those of all epochs.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from riverlock.core.types import Type
+
+__all__ = ["Merge", "PartialAggregate", "finisher", "merger"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merge:
+    """Columns that are merged together, such as mean and variance."""
+
+    columns: dict[str, Type]
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartialAggregate:
+    """One aggregate of the user: what is kept of it, and how its result follows."""
+
+    type: Type
+    merges: tuple[Merge, ...]
+    result: str
+
+    @property
+    def columns(self) -> dict[str, Type]:
+        """All partial columns."""
+        return {n: t for merge in self.merges for n, t in merge.columns.items()}
+
+
+# Sums of decimal(38) need more digits than Python's default context keeps.
+_EXACT = decimal.Context(prec=76)
+
+
+def _add(a: Any, b: Any) -> Any:
+    return _EXACT.add(a, b) if isinstance(a, decimal.Decimal) else a + b
+
+
+def _least(a: Any, b: Any) -> Any:
+    return b if b < a or _is_nan(a) else a
+
+
+def _greatest(a: Any, b: Any) -> Any:
+    return b if b > a or _is_nan(b) else a
+
+
+def _is_nan(value: Any) -> bool:
+    """Whether it is the number that is greater than all others, for Spark."""
+    return isinstance(value, float) and value != value
+
+
+def _distinct(a: list[Any], b: list[Any]) -> list[Any]:
+    found = list(a)
+    return found + [v for v in b if v not in found]
+
+
+def _of_one(merge: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Let a function of two values skip those that are not there."""
+
+    def merged(old: tuple[Any], new: tuple[Any]) -> tuple[Any]:
+        if new[0] is None:
+            return old
+        return new if old[0] is None else (merge(old[0], new[0]),)
+
+    return merged
+
+
+def _moments(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Merge count, mean and sum of squared distances from it, as Spark does."""
+    if not new[0] or not old[0]:
+        return old if not new[0] else new
+    n = old[0] + new[0]
+    delta = new[1] - old[1]
+    part = delta / n
+    spread = old[2] + new[2] + delta * part * old[0] * new[0]
+    return n, old[1] + part * new[0], spread
+
+
+def _earliest(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+    if new[0] is None or (old[0] is not None and old[0] <= new[0]):
+        return old
+    return new
+
+
+def _latest(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+    if new[0] is None or (old[0] is not None and old[0] > new[0]):
+        return old
+    return new
+
+
+_MERGES: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": _of_one(_add),
+    "min": _of_one(_least),
+    "max": _of_one(_greatest),
+    "concat": _of_one(lambda a, b: [*a, *b]),
+    "distinct": _of_one(_distinct),
+    "moments": _moments,
+    "earliest": _earliest,
+    "latest": _latest,
+}
+
+
+def merger(how: str) -> Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]:
+    """Return the function that merges the columns of two partial aggregates."""
+    return _MERGES[how]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _count(value: Any) -> int:
+    return value or 0
+
+
+def _average(total: Any, n: Any) -> Any:
+    return total / n if n else None
+
+
+def _second(_: Any, value: Any) -> Any:
+    return value
+
+
+def _spread(missing: int, *, is_root: bool) -> Callable[..., Any]:
+    """Return variance or deviation, of a sample (one is missing) or of all."""
+
+    def finish(n: Any, _: Any, squares: Any) -> Any:
+        if not n or n <= missing:
+            return None
+        found = squares / (n - missing)
+        return math.sqrt(found) if is_root else found
+
+    return finish
+
+
+def _decimal_average(scale: int) -> Callable[..., Any]:
+    unit = decimal.Decimal(1).scaleb(-scale)
+
+    def finish(total: Any, n: Any) -> Any:
+        if not n:
+            return None
+        exact = _EXACT.divide(total, decimal.Decimal(n))
+        return exact.quantize(unit, decimal.ROUND_HALF_UP, _EXACT)
+
+    return finish
+
+
+def finisher(kind: Type, how: str) -> Callable[..., Any]:
+    """Return the function from partial columns to a result."""
+    if how == "avg" and kind.kind == "decimal":
+        return _decimal_average(kind.scale)
+    return _RESULTS[how]
+
+
+_RESULTS: dict[str, Callable[..., Any]] = {
+    "same": _same,
+    "list": lambda value: value or [],
+    "second": _second,
+    "count": _count,
+    "avg": _average,
+    "var_pop": _spread(0, is_root=False),
+    "var_samp": _spread(1, is_root=False),
+    "stddev_pop": _spread(0, is_root=True),
+    "stddev_samp": _spread(1, is_root=True),
+}

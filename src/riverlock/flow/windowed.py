@@ -1,0 +1,75 @@
+"""Streams in windows: what is computed of the records in each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import InvalidFlowError
+from riverlock.core.times import duration_us
+from riverlock.flow.graph import Keyed, Output
+from riverlock.flow.windows import TimeWindows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import timedelta
+
+    from riverlock.flow.stream import Stream
+
+__all__ = ["WindowedStream"]
+
+
+class WindowedStream:
+    """A stream whose records lie in windows of event time."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        keys: tuple[str, ...],
+        window: TimeWindows,
+        lateness: str | timedelta,
+    ) -> None:
+        """Made by ``window``."""
+        if not isinstance(window, TimeWindows):
+            raise InvalidFlowError(
+                "window",
+                expected='rl.tumbling("1 hour") or rl.sliding("1 hour", "5 minutes")',
+                found=repr(window),
+            )
+        self._stream, self._keys, self._window = stream, keys, window
+        self._lateness_us = duration_us(lateness)
+
+    def agg(
+        self,
+        aggregates: Mapping[str, Any] | None = None,
+        *,
+        uid: str | None = None,
+        **named: Any,
+    ) -> Stream:
+        """Aggregate each window: ``agg(n="count(*)", total=F.sum("amount"))``.
+
+        Gives the key columns, ``window_start``, ``window_end``, then the aggregates:
+        once when the watermark passes the end of the window, and again whenever records
+        come that are late by no more than ``lateness``. What comes later still is in
+        ``.late``. With ``write(sink, mode="update")`` a sink gets every change.
+        """
+        every = {**(aggregates or {}), **named}
+        if not every:
+            raise InvalidFlowError(
+                "agg", expected="named aggregates such as n='count(*)'", found="none"
+            )
+        flow = self._stream.flow
+        node = Keyed(
+            uid=flow.take_uid(uid, "window"),
+            input=self._stream.node,
+            keys=self._keys,
+            process=None,
+            aggregates=every,
+            window=self._window,
+            lateness_us=self._lateness_us,
+        )
+        flow.keyed.append(node)
+        return self._stream._next(Output(input=node, name="main"), None)
+
+    def count(self, *, uid: str | None = None) -> Stream:
+        """Count the records of each window, as column ``count``."""
+        return self.agg({"count": "count(*)"}, uid=uid)

@@ -1,0 +1,91 @@
+"""Windows: which spans of event time a record belongs to.
+
+A sliding window is made of *panes*, spans that no window divides: a record is stored
+once, with its pane, and a window is the merge of its panes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from riverlock.core.errors import InvalidConfigError
+from riverlock.core.times import duration_us
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+__all__ = ["TimeWindows", "sliding", "tumbling"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeWindows:
+    """Windows of one length that begin at regular instants; see ``sliding``.
+
+    All times are in microseconds. Windows hold their beginning, not their end.
+    """
+
+    size_us: int
+    slide_us: int
+    offset_us: int = 0
+
+    @property
+    def pane_us(self) -> int:
+        """The length of the panes that all windows are made of."""
+        return math.gcd(self.size_us, self.slide_us)
+
+    @property
+    def is_tumbling(self) -> bool:
+        """Whether each instant lies in exactly one window."""
+        return self.size_us == self.slide_us
+
+    @property
+    def phase_us(self) -> int:
+        """An instant at which some window ends."""
+        return self.offset_us + self.size_us
+
+    def first_end(self, pane_end_us: int) -> int:
+        """Return the end of the first window that holds a pane."""
+        return pane_end_us + (self.phase_us - pane_end_us) % self.slide_us
+
+    def last_end(self, pane_end_us: int) -> int:
+        """Return the end of the last one; before the first: the pane is in a gap."""
+        latest = pane_end_us - self.pane_us + self.size_us
+        return latest - (latest - self.phase_us) % self.slide_us
+
+
+def tumbling(
+    size: str | timedelta, *, offset: str | timedelta = "0 seconds"
+) -> TimeWindows:
+    """Divide event time into windows that do not overlap: ``tumbling("1 hour")``.
+
+    Args:
+        size: Their length.
+        offset: When they begin, counted from 1970-01-01T00:00:00Z: days of a time zone
+            that is two hours ahead begin at ``22 hours``.
+    """
+    return sliding(size, size, offset=offset)
+
+
+def sliding(
+    size: str | timedelta,
+    slide: str | timedelta,
+    *,
+    offset: str | timedelta = "0 seconds",
+) -> TimeWindows:
+    """Let a window begin every so often: ``sliding("1 hour", "1 minute")``.
+
+    If they begin less often than they are long, records between them are in none.
+    """
+    window = TimeWindows(
+        size_us=duration_us(size),
+        slide_us=duration_us(slide),
+        offset_us=duration_us(offset),
+    )
+    for name, value in (("size", window.size_us), ("slide", window.slide_us)):
+        if value <= 0:
+            raise InvalidConfigError(
+                f"{name} of a window", expected="more than 0", found=f"{value} µs"
+            )
+    return window

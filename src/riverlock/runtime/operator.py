@@ -1,0 +1,64 @@
+"""Runs an operator over the input of a task, in the fastest way that fits it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from riverlock.flow.windowing import WindowAggregate
+from riverlock.runtime.execution import Execution
+from riverlock.runtime.folding import Folding, fold
+from riverlock.runtime.inputs import keyed_input
+from riverlock.runtime.windowing import WindowRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from riverlock.runtime.program import EpochInfo, OperatorProgram
+    from riverlock.state.layout import StateLayout
+    from riverlock.state.store import StateReader
+
+__all__ = ["Done", "run_operator"]
+
+# What an operator leaves behind: changes, outputs, timers, dead letters.
+Done: TypeAlias = Execution | Folding | WindowRun
+
+
+def run_operator(  # noqa: PLR0913 - what an operator runs on
+    program: OperatorProgram,
+    layout: StateLayout,
+    reader: StateReader,
+    info: EpochInfo,
+    table: pa.Table | None,
+    *,
+    is_first: bool,
+    on_prepared: Callable[[], None] = lambda: None,
+) -> Done:
+    """Run an operator.
+
+    Args:
+        program: The operator.
+        layout: How its state is stored.
+        reader: The state at the start of the epoch.
+        info: What is the same for all tasks.
+        table: The input of the task; None: only time has passed.
+        is_first: Whether this task records broadcast state for all.
+        on_prepared: Called when the input is in order, before anything is done with it.
+
+    Raises:
+        RiverlockError: See ``Execution.run``.
+    """
+    if isinstance(program.process, WindowAggregate):
+        on_prepared()
+        return WindowRun(program, layout, reader, info, table)
+    data = keyed_input(table, program) if table else None
+    if data and data.ids:
+        data.payloads = reader.get_many(data.ids)
+    on_prepared()
+    folded = None if data is None else fold(program, layout, data)
+    if folded is not None:
+        return folded
+    execution = Execution(program, layout, reader, info, is_first=is_first)
+    execution.run(data)
+    return execution

@@ -1,0 +1,464 @@
+"""Windows of one operator, one task, one epoch, column by column.
+
+State has a row of partial aggregates per key and pane; its ids sort by the end of the
+pane, so that those that the watermark has passed are found without timers. A window is
+given when the watermark passes its end, and again for each epoch that brings records
+which are late, but not too late. A pane is forgotten with the last of its windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from riverlock.core.types import Field, Schema, Type
+from riverlock.flow.operators import results_of
+from riverlock.flow.windowing import LONG_KEY, WindowAggregate
+from riverlock.runtime.columns import GROUP, ROWS, TIME, WINDOW, first_places
+from riverlock.runtime.inputs import distinct_codes, in_position, key_values
+from riverlock.runtime.merging import merged, state_array, stored_columns
+from riverlock.runtime.program import MAIN, UPDATES
+from riverlock.state.codec import encode
+from riverlock.state.column_log import ColumnLog
+from riverlock.state.key_columns import sorted_places, window_id_column
+from riverlock.state.keys import is_hashed, window_of
+from riverlock.state.layout import decoder
+from riverlock.state.store import EVENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from riverlock.flow.windows import TimeWindows
+    from riverlock.runtime.program import EpochInfo, OperatorProgram
+    from riverlock.state.layout import StateLayout
+    from riverlock.state.store import StateReader
+
+__all__ = ["WindowRun"]
+
+_BEGINNING = -(1 << 62)
+_INSTANT = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True)
+class _Panes:
+    """Rows of state: ids, when each pane ends, and the partial columns."""
+
+    ids: list[bytes]
+    ends: np.ndarray
+    columns: Mapping[str, Sequence[Any]]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, places: np.ndarray) -> _Panes:
+        """Return some of them."""
+        some = places.tolist()
+        return _Panes(
+            [self.ids[n] for n in some],
+            self.ends[places],
+            {name: [column[n] for n in some] for name, column in self.columns.items()},
+        )
+
+    def and_also(self, other: _Panes) -> _Panes:
+        """Return these and others."""
+        columns = {n: [*c, *other.columns[n]] for n, c in self.columns.items()}
+        ends = np.concatenate([self.ends, other.ends])
+        return _Panes([*self.ids, *other.ids], ends, columns)
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Windows to give: whose they are, when each ends, and the merged columns."""
+
+    ids: list[bytes]  # of any entry of the key
+    ends: np.ndarray
+    columns: Mapping[str, Sequence[Any]]
+
+
+class WindowRun:
+    """What came of it, as ``Execution`` has it."""
+
+    def __init__(
+        self,
+        program: OperatorProgram,
+        layout: StateLayout,
+        reader: StateReader,
+        info: EpochInfo,
+        table: pa.Table | None,
+    ) -> None:
+        """Merge the partial rows of the task, and see which windows end."""
+        assert isinstance(program.process, WindowAggregate)
+        self.uid, self.dead = program.uid, list[tuple[Any, ...]]()
+        self._program, self._process = program, program.process
+        self._layout, self._reader, self._info = layout, reader, info
+        self._window: TimeWindows = program.process.window
+        self._reached = info.watermark_us
+        self.late_rows = 0
+        fresh = None if table is None else self._on_time(table)
+        self._before: list[bytes | None] = []
+        self._touched = self._merged(fresh) if fresh else self._panes([], [])
+        self.log = self._changes()
+
+    # What arrives
+
+    def _on_time(self, table: pa.Table) -> pa.Table | None:
+        """Leave out rows of panes that are closed, or that have no time, and count."""
+        ends, known = table[WINDOW].fill_null(0).to_numpy(), table[WINDOW].is_valid()
+        window, limit = self._window, self._program.late_at(self._info)
+        last = _last_ends(window, ends)
+        # Where windows are apart, some panes are in none.
+        is_used = known.to_numpy() & (last >= ends)
+        is_late = ~known.to_numpy()
+        if limit is not None:
+            is_late |= is_used & (last + self._process.lateness_us <= limit)
+        if is_late.any():
+            self.late_rows = pc.sum(table[ROWS].filter(pa.array(is_late))).as_py()
+            is_used &= ~is_late
+        if not is_used.any():
+            return None
+        return table if is_used.all() else table.filter(pa.array(is_used))
+
+    def _merged(self, table: pa.Table) -> _Panes:
+        """Merge partial rows with the stored ones of their keys and panes."""
+        table = in_position(table)
+        keys = Schema(self._program.keys.fields[1:])
+        wanted = Schema((Field(WINDOW, Type("long")), *keys.fields))
+        codes, first = distinct_codes(table, wanted)
+        distinct = table.select([GROUP, *wanted.names]).take(pa.array(first))
+        groups, ends, *columns = (c.combine_chunks() for c in distinct.columns)
+        ids = window_id_column(
+            groups, ends.to_numpy(), columns, partial(key_values, distinct, keys)
+        )
+        order = sorted_places(ids)
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        in_order = pa.array(order)
+        distinct = distinct.take(in_order)
+        names = ids.take(in_order).to_pylist()
+        self._before = self._reader.get_many(names)
+        old = stored_columns(self._before, self._layout)
+        places = rank[codes]
+        new: dict[str, Sequence[Any]] = {}
+        for merge in self._process.merges:
+            new |= merged(merge, table, places, old)
+        if LONG_KEY in old:
+            new[LONG_KEY] = self._long_keys(names, distinct, keys)
+        return _Panes(names, distinct[WINDOW].to_numpy(), new)
+
+    @staticmethod
+    def _long_keys(ids: list[bytes], distinct: pa.Table, keys: Schema) -> list[Any]:
+        """Return the keys that their ids do not tell."""
+        if not any(len(i) == _HASHED_ID and is_hashed(i[12:]) for i in ids):
+            return [None] * len(ids)
+        rows = zip(*key_values(distinct, keys), strict=True)
+        return [
+            encode(row) if is_hashed(i[12:]) else None
+            for i, row in zip(ids, rows, strict=True)
+        ]
+
+    def _panes(self, ids: list[bytes], payloads: Sequence[bytes]) -> _Panes:
+        ends = np.array([window_of(i)[0] for i in ids], dtype=np.int64)
+        return _Panes(ids, ends, stored_columns(payloads, self._layout))
+
+    def _stored(self, after_us: int | None, until_us: int) -> _Panes:
+        """Return panes that end in a span of time and were not touched."""
+        ids, payloads = self._reader.windows(after_us, until_us)
+        known = set(self._touched.ids)
+        if known and not known.isdisjoint(ids):
+            pairs = zip(ids, payloads, strict=True)
+            left = [(i, p) for i, p in pairs if i not in known]
+            ids, payloads = [i for i, _ in left], [p for _, p in left]
+        return self._panes(ids, payloads)
+
+    # What is given
+
+    @cached_property
+    def _closing(self) -> _Windows:
+        """The windows that the watermark passed, and those that late rows changed."""
+        reached, before = self._reached, self._info.previous_us
+        window, touched = self._window, self._touched
+        if reached is None:
+            return _Windows([], np.array([], dtype=np.int64), {})
+        if window.is_tumbling:
+            late = touched.take(np.flatnonzero(touched.ends <= reached))
+            closing = self._stored(before, reached).and_also(late)
+            return _Windows(closing.ids, closing.ends, closing.columns)
+        since = None if before is None else before - window.size_us
+        panes = self._stored(since, reached)
+        panes = panes.and_also(touched.take(np.flatnonzero(touched.ends <= reached)))
+        due = _ends_of(window, panes.ends)
+        due = due[(due <= reached) & (due > (_BEGINNING if before is None else before))]
+        found = [self._slide(panes, due)]
+        if before is not None:
+            found.append(self._corrected(before))
+        return _joined(found)
+
+    def _corrected(self, before: int) -> _Windows:
+        """Return windows that had been given, and that late rows have changed."""
+        window, touched = self._window, self._touched
+        assert self._reached is not None
+        ends = _ends_of(window, touched.ends)
+        open_since = self._reached - self._process.lateness_us
+        ends = ends[(ends <= before) & (ends > open_since)]
+        if not len(ends):
+            return _joined([])
+        first, last = int(ends.min()) - window.size_us, int(ends.max())
+        panes = self._stored(first, last).and_also(touched)
+        return self._slide(panes, ends, only=touched)
+
+    @cached_property
+    def _changed(self) -> _Windows:
+        """All windows that the records of this epoch belong to."""
+        window, touched = self._window, self._touched
+        if window.is_tumbling:
+            return _Windows(touched.ids, touched.ends, touched.columns)
+        if not len(touched):
+            return _joined([])
+        ends = _ends_of(window, touched.ends)
+        if self._reached is not None:
+            ends = ends[ends > self._reached - self._process.lateness_us]
+        if not len(ends):
+            return _joined([])
+        first, last = int(ends.min()) - window.size_us, int(ends.max())
+        panes = self._stored(first, last).and_also(touched)
+        return self._slide(panes, ends, only=touched)
+
+    def _slide(
+        self, panes: _Panes, ends: np.ndarray, only: _Panes | None = None
+    ) -> _Windows:
+        """Merge panes to the windows that end at given instants.
+
+        Args:
+            panes: All panes of these windows.
+            ends: When the windows end.
+            only: Give those windows only that hold one of these panes, for its key.
+        """
+        order = np.argsort(panes.ends, kind="stable")
+        panes = panes.take(order)
+        codes, first = _key_codes(panes.ids)
+        table = self._as_table(panes)
+        mine = (
+            None
+            if only is None
+            else set(zip(_keys(only.ids), only.ends.tolist(), strict=True))
+        )
+        found = []
+        for end in ends.tolist():
+            begin = end - self._window.size_us
+            low, high = np.searchsorted(panes.ends, [begin, end], side="right")
+            there, places = np.unique(codes[low:high], return_inverse=True)
+            if not len(there):
+                continue
+            part, unset = table.slice(low, high - low), (None,) * len(there)
+            old = dict.fromkeys(panes.columns, unset)
+            columns: dict[str, Sequence[Any]] = {}
+            for merge in self._process.merges:
+                columns |= merged(merge, part, places, old)
+            ids = [panes.ids[n] for n in first[there].tolist()]
+            if LONG_KEY in old:
+                columns[LONG_KEY] = [
+                    panes.columns[LONG_KEY][n] for n in first[there].tolist()
+                ]
+            made = _Panes(ids, np.full(len(ids), end), columns)
+            if mine is not None:
+                span = range(
+                    begin + self._window.pane_us, end + 1, self._window.pane_us
+                )
+                is_mine = [any((k, e) in mine for e in span) for k in _keys(ids)]
+                made = made.take(np.flatnonzero(is_mine))
+            found.append(_Windows(made.ids, made.ends, made.columns))
+        return _joined(found)
+
+    def _as_table(self, panes: _Panes) -> pa.Table:
+        row = self._layout.rows["key"]
+        return pa.table(
+            {
+                name: state_array(codec.type, panes.columns[name], name, self.uid)
+                for name, codec in zip(row.names, row.codecs, strict=True)
+            }
+        )
+
+    def table(self, name: str) -> pa.Table:
+        """Return the rows of an output, with their event time."""
+        windows = {MAIN: lambda: self._closing, UPDATES: lambda: self._changed}[name]()
+        schema = self._program.outputs[name]
+        keys = schema.fields[: len(self._program.keys.fields) - 1]
+        ends = pa.array(windows.ends, pa.int64())
+        starts = pa.array(windows.ends - self._window.size_us, pa.int64())
+        aggregates = self._process.aggregates
+        results = results_of(aggregates, windows.columns, len(windows.ids))
+        arrays = [
+            *self._key_arrays(windows, Schema(keys)),
+            *(times.cast(_INSTANT) for times in (starts, ends)),
+            *(
+                state_array(each.type, column, column_name, self.uid)
+                for (column_name, each), column in zip(
+                    aggregates.items(), results, strict=True
+                )
+            ),
+        ]
+        table = pa.table(arrays, schema=schema.to_arrow())
+        # The last instant of the window: so that windows of windows line up.
+        return table.append_column(TIME, pc.subtract(ends, 1))
+
+    def _key_arrays(self, windows: _Windows, keys: Schema) -> list[pa.Array]:
+        if not keys.fields:
+            return []
+        rows = self._key_rows(windows.ids, windows.columns.get(LONG_KEY, ()))
+        columns = zip(*rows, strict=True) if rows else [()] * len(keys.fields)
+        return [
+            state_array(f.type, column, f.name, self.uid)
+            for f, column in zip(keys.fields, columns, strict=True)
+        ]
+
+    def _key_rows(
+        self, ids: Sequence[bytes], long_keys: Sequence[bytes | None]
+    ) -> list[tuple[Any, ...]]:
+        """Return the keys that ids name, without the window."""
+        width = len(self._program.keys.fields) - 1
+        # An array of so many values begins like this.
+        head = encode((None,) * width)[:-width]
+        decode = self._decode_key
+        return [
+            decode(head + i[12:] if k is None else k)
+            for i, k in zip(ids, long_keys, strict=True)
+        ]
+
+    @cached_property
+    def _decode_key(self) -> Callable[[bytes], tuple[Any, ...]]:
+        return decoder(self._layout.key_codecs[1:])
+
+    # What is remembered
+
+    def _changes(self) -> ColumnLog:
+        """Return rows of panes that changed, and of those that are no longer needed."""
+        touched = self._touched
+        gone = np.zeros(len(touched), dtype=bool)
+        closed = self._panes([], [])
+        if self._reached is not None:
+            closed_at = self._reached - self._process.lateness_us
+            closed = self._stored(None, closed_at)
+            last = _last_ends(self._window, closed.ends)
+            closed = closed.take(np.flatnonzero(last <= closed_at))
+            gone = _last_ends(self._window, touched.ends) <= closed_at
+        row = self._layout.rows["key"]
+        values = zip(*(touched.columns[n] for n in row.names), strict=True)
+        payloads: list[bytes | None] = [
+            None if is_gone else encode(row_values)
+            for row_values, is_gone in zip(values, gone.tolist(), strict=True)
+        ]
+        changed = np.array(
+            [a != b for a, b in zip(payloads, self._before, strict=True)], dtype=bool
+        )
+        kept = touched.take(np.flatnonzero(changed))
+        payloads = [payloads[n] for n in np.flatnonzero(changed).tolist()]
+        whole = kept.and_also(closed)
+        payloads += [None] * len(closed)
+        order = sorted(range(len(whole)), key=whole.ids.__getitem__)
+        added = sum(b is None for b in self._before) - sum(
+            b is None and g for b, g in zip(self._before, gone.tolist(), strict=True)
+        )
+        lost = sum(
+            b is not None and g
+            for b, g in zip(self._before, gone.tolist(), strict=True)
+        )
+        return self._logged(
+            whole.take(np.array(order, dtype=np.int64)),
+            [payloads[n] for n in order],
+            added - lost - len(closed),
+        )
+
+    def _logged(
+        self, panes: _Panes, payloads: list[bytes | None], added: int
+    ) -> ColumnLog:
+        row = self._layout.rows["key"]
+        keys = Schema(self._program.keys.fields[1:])
+        windows = _Windows(panes.ids, panes.ends, panes.columns)
+        return ColumnLog(
+            self._layout,
+            ids=panes.ids,
+            groups=pa.array([int.from_bytes(i[:2]) for i in panes.ids], pa.int32()),
+            keys=[
+                pa.array(panes.ends, pa.int64()).cast(_INSTANT),
+                *self._key_arrays(windows, keys),
+            ],
+            data=[
+                state_array(codec.type, panes.columns[name], name, self.uid)
+                for name, codec in zip(row.names, row.codecs, strict=True)
+            ],
+            payloads=payloads,
+            added=added,
+        )
+
+    def timer_head(self, kind: int) -> int | None:
+        """Return when the next window ends."""
+        if kind != EVENT:
+            return None
+        reached = _BEGINNING if self._reached is None else self._reached
+        window = self._window
+        after: int | None = reached - window.size_us
+        heads = []
+        while after is not None:
+            after = self._reader.first_window(after)
+            if after is not None and window.last_end(after) > reached:
+                heads.append(after)
+                break
+        later = _last_ends(window, self._touched.ends) > reached
+        if later.any():
+            heads.append(int(self._touched.ends[later].min()))
+        soonest = window.first_end(reached + 1)
+        return min((max(window.first_end(h), soonest) for h in heads), default=None)
+
+
+# Group, window and a key that is named by its hash.
+_HASHED_ID = 2 + 10 + 34
+
+
+def _joined(parts: Sequence[_Windows]) -> _Windows:
+    if not parts:
+        return _Windows([], np.array([], dtype=np.int64), {})
+    columns = {
+        n: [v for p in parts for v in p.columns.get(n, ())] for n in _names(parts)
+    }
+    ids = [i for p in parts for i in p.ids]
+    return _Windows(ids, np.concatenate([p.ends for p in parts]), columns)
+
+
+def _names(parts: Sequence[_Windows]) -> list[str]:
+    return list(dict.fromkeys(n for p in parts for n in p.columns))
+
+
+def _last_ends(window: TimeWindows, panes: np.ndarray) -> np.ndarray:
+    latest = panes - window.pane_us + window.size_us
+    found: np.ndarray = latest - (latest - window.phase_us) % window.slide_us
+    return found
+
+
+def _ends_of(window: TimeWindows, panes: np.ndarray) -> np.ndarray:
+    """Return when the windows end that hold any of some panes, earliest first."""
+    distinct = np.unique(panes)
+    ends = {
+        end
+        for pane in distinct.tolist()
+        for end in range(
+            window.first_end(pane), window.last_end(pane) + 1, window.slide_us
+        )
+    }
+    return np.array(sorted(ends), dtype=np.int64)
+
+
+def _keys(ids: Sequence[bytes]) -> list[bytes]:
+    """Return what ids of one key have in common."""
+    return [i[:2] + i[12:] for i in ids]
+
+
+def _key_codes(ids: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """Number the keys of entries; returns a code per entry and an entry per code."""
+    encoded = pa.array(_keys(ids), pa.binary()).dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    return codes, first_places(codes)
