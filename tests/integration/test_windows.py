@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import riverlock as rl
+from riverlock.core.errors import StateSchemaError
 from riverlock.core.times import END_US
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.reader import operator_of, read_entries
+from riverlock.snapshot.reader import read_entries
 from riverlock.snapshot.verify import verify
 from riverlock.storage.open import open_storage
 
@@ -153,3 +156,161 @@ def test_windows_over_all_records(spark: SparkSession, tmp_path: Path) -> None:
 def late_rows(catalog: Catalog) -> int:
     manifests = [catalog.manifest(e) for e in catalog.epochs()]
     return int(sum(m.metrics["stages"]["w"].get("late_rows", 0) for m in manifests))
+
+
+def write(spark: SparkSession, folder: Path, name: str, rows: list[Any]) -> None:
+    """Add a file of ``k, at`` rows; times are seconds."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir(exist_ok=True)
+    times = [None if t is None else t * 1_000_000 for _, t in rows]
+    table = pa.table(
+        {
+            "k": pa.array([k for k, _ in rows], "string"),
+            "at": pa.array(times, "int64").cast(pa.timestamp("us", tz="UTC")),
+        }
+    )
+    pq.write_table(table, folder / name)
+
+
+def files(flow: rl.Flow, folder: Path, *, bounded: bool = False) -> rl.Stream:
+    source = rl.sources.files(
+        str(folder), format="parquet", schema="k string, at timestamp", bounded=bounded
+    )
+    return flow.read(source, uid="in").event_time("at", delay="0 seconds")
+
+
+def epoch_seconds(value: Any) -> int:
+    return round(value.timestamp())
+
+
+def iso_seconds(text: str | None) -> int | None:
+    return None if text is None else epoch_seconds(datetime.fromisoformat(text))
+
+
+def test_late_records_correct_windows_or_go_to_late(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each file is an epoch; windows are 10 s, kept for 20 s more."""
+
+    seen: Counter[Any] = Counter()
+
+    def fresh(name: str) -> list[Any]:
+        """Return rows that a sink has more than at the last step."""
+        lines = [
+            line
+            for path in (tmp_path / name).glob("epoch=*/*.json")
+            for line in path.read_text().splitlines()
+        ]
+        new = Counter((name, line) for line in lines) - seen
+        seen.update(new)
+        return [json.loads(line) for _, line in new.elements()]
+
+    def step(name: str, rows: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        write(spark, tmp_path / "in", name, rows)
+        flow = rl.Flow("late")
+        keyed = files(flow, tmp_path / "in").key_by("k")
+        counts = keyed.window(rl.tumbling("10 seconds"), lateness="20 seconds").agg(
+            n="count(*)", uid="w"
+        )
+        counts.write(rl.sinks.files(str(tmp_path / "final"), format="json"), uid="a")
+        counts.write(
+            rl.sinks.files(str(tmp_path / "every"), format="json"),
+            mode="update",
+            uid="b",
+        )
+        counts.late.write(rl.sinks.files(str(tmp_path / "late"), format="json"), uid="c")
+        run(flow, tmp_path / "store", spark)
+        return windows(fresh("final")), windows(fresh("every")), late(fresh("late"))
+
+    def windows(rows: list[Any]) -> list[Any]:
+        return sorted((r["k"], iso_seconds(r["window_end"]), r["n"]) for r in rows)
+
+    def late(rows: list[Any]) -> list[Any]:
+        return sorted((r["k"], iso_seconds(r.get("at"))) for r in rows)
+
+    # Nothing is over; what is counted so far is an update.
+    assert step("1", [("a", 1), ("a", 2), ("b", 3)]) == (
+        [],
+        [("a", 10, 2), ("b", 10, 1)],
+        [],
+    )
+    # The watermark is 15 after this epoch, and the first window ends with the next.
+    assert step("2", [("a", 15)]) == (
+        [("a", 10, 2), ("b", 10, 1)],
+        [("a", 20, 1)],
+        [],
+    )
+    # Late for the first window, which is kept until 30.
+    assert step("3", [("a", 5), ("b", 16)]) == (
+        [("a", 10, 3)],
+        [("a", 10, 3), ("b", 20, 1)],
+        [],
+    )
+    assert step("4", [("a", 31)])[0] == [("a", 20, 1), ("b", 20, 1)]
+    # Too late, and without a time: never lost, never counted.
+    assert step("5", [("a", 6), ("c", None), ("b", 32)]) == (
+        [],
+        [("b", 40, 1)],
+        [("a", 6), ("c", None)],
+    )
+    catalog = Catalog(open_storage(str(tmp_path / "store")))
+    assert late_rows(catalog) == 2
+
+
+def test_windows_of_windows_and_the_end_of_input(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The second window must wait for rows that the first gives at the watermark."""
+    out = rl.sinks.memory()
+    flow = rl.Flow("chain")
+    fine = numbers(flow).key_by("k").window(rl.tumbling("10 seconds"))
+    coarse = fine.agg(n="count(*)", uid="w").window(rl.tumbling("1 minute"))
+    coarse.agg(most="max(n)", windows="count(*)", uid="coarse").write(out)
+
+    catalog = run(flow, tmp_path / "store", spark, max_rows_per_epoch=53)
+
+    fine_rows = batch(spark).groupBy("k", F.window("at", "10 seconds").alias("w"))
+    counted = fine_rows.agg(F.expr("count(*) as n")).withColumn("at", F.col("w.start"))
+    aggregates = {"most": "max(n)", "windows": "count(*)"}
+    window = F.window("at", "1 minute")
+    assert Counter(map(comparable, out.rows())) == expected(
+        counted, [], window, aggregates
+    )
+    newest = catalog.newest()
+    assert newest is not None
+    late = newest.metrics["stages"]["coarse"]["late_rows"]
+    assert late == 0
+
+
+def test_keys_that_are_too_long_for_ids(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("x" * 300 + str(n % 3), n) for n in range(40)]
+    write(spark, tmp_path / "in", "1", rows)
+    out = rl.sinks.memory()
+    flow = rl.Flow("long")
+    keyed = files(flow, tmp_path / "in", bounded=True).key_by("k")
+    keyed.window(rl.sliding("20 seconds", "10 seconds")).agg(
+        n="count(*)", uid="w"
+    ).write(out)
+
+    run(flow, tmp_path / "store", spark)
+
+    found = Counter((k, epoch_seconds(e), n) for k, _, e, n in out.rows())
+    wanted = Counter(
+        (k, end) for k, t in rows for end in (t // 10 * 10 + 10, t // 10 * 10 + 20)
+    )
+    assert found == Counter((k, end, n) for (k, end), n in wanted.items())
+
+
+def test_another_window_needs_another_uid(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark, tmp_path / "in", "1", [("a", 1)])
+    for size in ("10 seconds", "20 seconds"):
+        flow = rl.Flow("changed")
+        keyed = files(flow, tmp_path / "in").key_by("k")
+        keyed.window(rl.tumbling(size)).count(uid="w")
+        if size == "10 seconds":
+            run(flow, tmp_path / "store", spark)
+        else:
+            with pytest.raises(StateSchemaError, match="size 20000000"):
+                run(flow, tmp_path / "store", spark)

@@ -30,6 +30,11 @@ class TimeWindows:
     slide_us: int
     offset_us: int = 0
 
+    def __str__(self) -> str:
+        """Say what must not change while there is state (format §4.1)."""
+        sizes = f"size {self.size_us} slide {self.slide_us}"
+        return f"{sizes} offset {self.offset_us}"
+
     @property
     def pane_us(self) -> int:
         """The length of the panes that all windows are made of."""
