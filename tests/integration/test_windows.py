@@ -220,7 +220,9 @@ def test_late_records_correct_windows_or_go_to_late(
             mode="update",
             uid="b",
         )
-        counts.late.write(rl.sinks.files(str(tmp_path / "late"), format="json"), uid="c")
+        counts.late.write(
+            rl.sinks.files(str(tmp_path / "late"), format="json"), uid="c"
+        )
         run(flow, tmp_path / "store", spark)
         return windows(fresh("final")), windows(fresh("every")), late(fresh("late"))
 

@@ -51,9 +51,7 @@ RECORDS = st.tuples(
     st.none() | st.integers(-6, 20).map(lambda n: n * 5) | st.integers(-30, 100),
     st.sampled_from("pqr"),
 )
-EPOCHS = st.lists(
-    st.lists(RECORDS, min_size=1, max_size=6), min_size=1, max_size=8
-)
+EPOCHS = st.lists(st.lists(RECORDS, min_size=1, max_size=6), min_size=1, max_size=8)
 
 
 def program(window: TimeWindows, lateness: int) -> OperatorProgram:
@@ -244,6 +242,16 @@ def test_splits_and_order_within_the_delay_make_no_difference(
     sizes = [chance.randrange(1, 6) for _ in records]
 
     assert result(shuffled, sizes) == result(in_order, [])
+
+
+@pytest.mark.parametrize("slide", [10, 5])
+def test_a_window_that_ends_just_now_is_given(slide: int) -> None:
+    engine = Engine(TimeWindows(size_us=10, slide_us=slide), 10)
+
+    engine.epoch([("a", 25, "p")], None)
+
+    given_now, _ = engine.epoch([("a", 5, "q")], 10)
+    assert ("a", 0, 10, 1, "q") in given_now
 
 
 def test_a_sum_that_becomes_too_great_names_operator_and_column() -> None:
