@@ -1,8 +1,9 @@
 """The program that chaos tests run, kill and run again.
 
 One flow with everything that can be lost: values, a list, a map, event-time timers,
-side outputs, an aggregate over a ledger, a sliding window, five file sinks. Its rows are plain arithmetic
-on their number, so that ``oracle`` computes them without Spark and without Riverlock.
+side outputs, an aggregate over a ledger, a sliding window, five file sinks. Its rows
+are plain arithmetic on their number, so that ``oracle`` computes them without Spark and
+without Riverlock.
 
 ``python -m tests.chaos.worker_flow --store S --out O`` exits 0 at the end of the input,
 with the error's own exit code otherwise. It prints a line when it has claimed its run,
