@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from riverlock.flow.process import Process, SideOutput
     from riverlock.flow.stream import KeyedStream, Stream
     from riverlock.flow.windowed import WindowedStream
-    from riverlock.flow.windows import sliding, tumbling
+    from riverlock.flow.windows import sessions, sliding, tumbling
     from riverlock.runtime.context import Context
     from riverlock.spark.runner import Handle
     from riverlock.spark.session import local_session as session
@@ -44,6 +44,7 @@ _HOMES = {
     "milliseconds": "riverlock.core.times",
     "minutes": "riverlock.core.times",
     "seconds": "riverlock.core.times",
+    "sessions": "riverlock.flow.windows",
     "sliding": "riverlock.flow.windows",
     "tumbling": "riverlock.flow.windows",
 }
@@ -70,6 +71,7 @@ __all__ = [
     "minutes",
     "seconds",
     "session",
+    "sessions",
     "sinks",
     "sliding",
     "sources",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from riverlock.core.types import Schema
     from riverlock.flow.process import Process
-    from riverlock.flow.windows import TimeWindows
+    from riverlock.flow.windows import SessionWindows, TimeWindows
     from riverlock.sinks.base import Sink
     from riverlock.sources.base import Source
 
@@ -93,7 +93,7 @@ class Keyed:
     on_error: Sink | None = None
     visits_all: bool = False
     # Aggregates of windows, which stay open for late records for so long.
-    window: TimeWindows | None = None
+    window: TimeWindows | SessionWindows | None = None
     lateness_us: int = 0
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from riverlock.flow.flow import Flow
-    from riverlock.flow.windows import TimeWindows
+    from riverlock.flow.windows import SessionWindows, TimeWindows
 
 __all__ = ["KeyedStream", "Stream"]
 
@@ -225,7 +225,10 @@ class Stream:
         return KeyedStream(self, columns)
 
     def window(
-        self, window: TimeWindows, *, lateness: str | timedelta = "0 seconds"
+        self,
+        window: TimeWindows | SessionWindows,
+        *,
+        lateness: str | timedelta = "0 seconds",
     ) -> WindowedStream:
         """Divide all records by event time: ``window(rl.tumbling("1 hour"))``.
 
@@ -400,7 +403,10 @@ class KeyedStream:
         return self._keyed(node, None)
 
     def window(
-        self, window: TimeWindows, *, lateness: str | timedelta = "0 seconds"
+        self,
+        window: TimeWindows | SessionWindows,
+        *,
+        lateness: str | timedelta = "0 seconds",
     ) -> WindowedStream:
         """Divide the records of each key by event time.
 

@@ -10,6 +10,7 @@ one decode and one encode. Values of the key are plain attributes meanwhile.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from types import GeneratorType
@@ -31,7 +32,7 @@ from riverlock.state.codec import encode
 from riverlock.state.store import EVENT, PROCESSING, StateReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
@@ -90,6 +91,8 @@ class Execution:
             watermark_us=program.late_at(info),
             seed=info.seed,
         )
+        # Records that were left out because they came too late.
+        self.late_rows = 0
         self.emitted: Emitted = {name: [] for name in program.outputs}
         self.dead: list[tuple[Any, ...]] = []
         self.ctx._emitted = {n: r for n, r in self.emitted.items() if n != MAIN}
@@ -327,10 +330,11 @@ class Execution:
         """Let a built-in operator give the row of the key."""
         assert self._result is not None
         step = partial(self._result, self.ctx)
-        if careful:
-            self._carefully("all records of the key", step)
-        else:
-            self._guard("the function", self._settled_step, step)
+        with self._at_the_watermark():
+            if careful:
+                self._carefully("all records of the key", step)
+            else:
+                self._guard("the function", self._settled_step, step)
 
     def _compiled(self, *, has_times: bool) -> Turns:
         """Return the hot loop of the whole system, made for this operator."""
@@ -429,8 +433,9 @@ class Execution:
     def _emit(self, rows: Iterable[Any] | None) -> None:
         if rows is not None:
             _check_rows(rows)
-            at, as_row = self.ctx._time_us, self._as_tuple
-            self._main.extend([(as_row(r), at) for r in rows])
+            ctx, as_row = self.ctx, self._as_tuple
+            # Built-in operators may move the time on from row to row.
+            self._main.extend([(as_row(r), ctx._time_us) for r in rows])
 
     def _initial(self, data: KeyedInput, position: int, *, careful: bool) -> None:
         self.ctx._time_us = None
@@ -444,10 +449,16 @@ class Execution:
 
     def _fire(self, pending: list[tuple[int, int]], *, careful: bool) -> None:
         """Fire timers in time order; a later one set meanwhile fires in its turn."""
+        with self._at_the_watermark():
+            self._fire_all(pending, careful=careful)
+
+    @contextmanager
+    def _at_the_watermark(self) -> Iterator[None]:
+        """Show the epoch's watermark, which records may not have seen yet."""
         ctx = self.ctx
         before, ctx._watermark_us = ctx._watermark_us, self._info.watermark_us
         try:
-            self._fire_all(pending, careful=careful)
+            yield
         finally:
             ctx._watermark_us = before
 
