@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
+from riverlock.flow.deduplicate import Deduplicate
 from riverlock.flow.graph import (
     EventTime,
     Keyed,
@@ -28,6 +29,8 @@ from riverlock.flow.operators import (
     UpdateState,
 )
 from riverlock.flow.process import Process, check_process, side_outputs
+from riverlock.flow.ranking import Top, ranked
+from riverlock.flow.timing import positive_duration, timing_of
 from riverlock.flow.windowed import WindowedStream
 from riverlock.sinks.base import Sink
 
@@ -265,14 +268,14 @@ class Stream:
                 found="none",
             )
         keyed = self.node.input
-        sides = side_outputs(type(keyed.process))
+        sides = _sides(keyed.process)
         if name not in sides:
             raise InvalidFlowError(
                 f"side output {name!r} of operator {keyed.uid!r}",
                 expected=f"one of {sorted(sides)}",
                 found=repr(name),
             )
-        return self._next(Output(input=keyed, name=name), sides[name].schema)
+        return self._next(Output(input=keyed, name=name), sides[name])
 
     def write(
         self, sink: Sink, *, mode: str | None = None, uid: str | None = None
@@ -316,6 +319,13 @@ class Stream:
 
 # The output of a window that a mode of writing is.
 _MODES = {"append": "main", "update": "updates"}
+
+
+def _sides(process: Process | None) -> dict[str, Schema | None]:
+    """Return the side outputs; columns of a built-in operator's are told later."""
+    if isinstance(process, BuiltIn):
+        return dict.fromkeys(process.sides)
+    return {n: s.schema for n, s in side_outputs(type(process)).items()}
 
 
 def _check_has_rows(node: Node) -> None:
@@ -385,7 +395,13 @@ class KeyedStream:
         return Stream(flow, Output(input=node, name="main"), output)
 
     def _built_in(
-        self, kind: str, process: Process, uid: str | None, *, visits_all: bool = False
+        self,
+        kind: str,
+        process: Process,
+        uid: str | None,
+        *,
+        output: Schema | None = None,
+        visits_all: bool = False,
     ) -> Stream:
         flow = self.stream.flow
         node = Keyed(
@@ -396,8 +412,8 @@ class KeyedStream:
             on_error=flow.on_error,
             visits_all=visits_all,
         )
-        # Its columns begin with the key's, whose types Spark tells later.
-        return self._keyed(node, None)
+        # None: its columns begin with the key's, whose types Spark tells later.
+        return self._keyed(node, output)
 
     def window(
         self, window: TimeWindows, *, lateness: str | timedelta = "0 seconds"
@@ -479,3 +495,40 @@ class KeyedStream:
         return self._built_in(
             "update_state_by_key", UpdateState(function, state), uid, visits_all=True
         )
+
+    def deduplicate(
+        self, within: str | timedelta = "1 hour", *, uid: str | None = None
+    ) -> Stream:
+        """Keep the first record of each key, and further ones ``within`` away from it.
+
+        A record is dropped if one of its key was kept whose event time is less than
+        ``within`` away, on either side. What comes first is kept, so the result depends
+        on the order of arrival, but not on where epochs end; no two kept records of a
+        key are closer than ``within``. Records that are late, and no duplicates of what
+        is still remembered, go to the side output ``late``.
+
+        Without event time the time is the clock's, which is one instant per epoch.
+        """
+        distance = positive_duration("within of deduplicate", within)
+        process = Deduplicate(distance, timing_of(self.stream.node))
+        return self._built_in("deduplicate", process, uid, output=self.stream.schema)
+
+    def top(
+        self, n: int, by: str, *, descending: bool = True, uid: str | None = None
+    ) -> Stream:
+        """Keep the ``n`` best records of each key by a column.
+
+        Gives the input's columns and ``rank`` (1 is the best). Each epoch gives the
+        ranks that have another record than before: written as upserts by key and rank,
+        they are the ranking. Of equal records the earlier one is better; null is worse
+        than any value.
+        """
+        if type(n) is not int or n < 1:
+            raise InvalidFlowError(
+                "n of top", expected="a whole number from 1 on", found=repr(n)
+            )
+        self.stream._check_column("top", by)
+        schema = self.stream.schema
+        output = None if schema is None else ranked(schema, by)
+        process = Top(n, by, descending=descending)
+        return self._built_in("top", process, uid, output=output)

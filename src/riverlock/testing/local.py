@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import from_micros, micros
-from riverlock.core.types import Schema
+from riverlock.core.types import Field, Schema
 from riverlock.flow.graph import (
     EventTime,
     Keyed,
@@ -180,7 +180,7 @@ class LocalRun:
                 found="aggregate expressions, which Spark evaluates",
             )
         if isinstance(process, BuiltIn):
-            keys = Schema(tuple(f for f in columns.fields if f.name in node.keys))
+            keys = Schema(tuple(Field(key, columns[key]) for key in node.keys))
             process = process.bound(keys, columns)
         times = _times(node)
         return harness(

@@ -1,0 +1,112 @@
+"""Operators that remember records, on Spark, against plain computations."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import riverlock as rl
+from riverlock.core.types import schema_of
+from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.verify import verify
+from riverlock.storage.open import open_storage
+
+pytestmark = pytest.mark.spark
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+COLUMNS = "user string, n bigint, kind string, amount double, at timestamp"
+DELAY = 10
+Row = tuple[Any, ...]
+
+
+@pytest.fixture(scope="module")
+def clicks() -> list[Row]:
+    """Records in order of arrival, none more than the delay late."""
+    rng = random.Random(11)
+    users = ["ann", "bob", "zoë", None]
+    times = sorted(
+        ((rng.randrange(300), rng.randrange(DELAY + 1)) for _ in range(400)),
+        key=sum,
+    )
+    return [
+        (
+            rng.choice(users),
+            n,
+            rng.choice(["look", "cart", "buy", "leave"]),
+            float(rng.randrange(50)),
+            T0 + timedelta(seconds=at),
+        )
+        for n, (at, _) in enumerate(times)
+    ]
+
+
+@pytest.fixture(scope="module")
+def clicks_dir(tmp_path_factory: pytest.TempPathFactory, clicks: list[Row]) -> str:
+    """The records in four files, each of which becomes an epoch."""
+    path = tmp_path_factory.mktemp("clicks")
+    schema = schema_of(COLUMNS).to_arrow()
+    for number, begin in enumerate(range(0, len(clicks), 100)):
+        columns = zip(*clicks[begin : begin + 100], strict=True)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+        table = pa.table(arrays, schema=schema)
+        pq.write_table(table, path / f"{number:05d}.parquet")
+    return str(path)
+
+
+def read(flow: rl.Flow, path: str) -> rl.Stream:
+    stream = flow.read(rl.sources.files(path, format="parquet", schema=COLUMNS))
+    return stream.event_time("at", delay=f"{DELAY} seconds")
+
+
+def run(flow: rl.Flow, store: Path, spark: SparkSession) -> None:
+    flow.run(str(store), spark=spark, available_now=True, max_rows_per_epoch=1)
+    catalog = Catalog(open_storage(str(store)))
+    assert len(catalog.epochs()) >= 4
+    assert all(report.is_whole for report in verify(catalog))
+
+
+def test_deduplicate_on_spark_equals_a_plain_loop(
+    spark: SparkSession, tmp_path: Path, clicks: list[Row], clicks_dir: str
+) -> None:
+    flow = rl.Flow("once")
+    out, late = rl.sinks.memory(), rl.sinks.memory()
+    kept = read(flow, clicks_dir).key_by("user").deduplicate("15 seconds", uid="once")
+    kept.write(out)
+    kept.side("late").where("n >= 0").write(late)
+
+    run(flow, tmp_path, spark)
+
+    expected: list[Row] = []
+    for row in clicks:
+        mine = [abs(row[4] - other[4]) for other in expected if other[0] == row[0]]
+        if all(distance >= timedelta(seconds=15) for distance in mine):
+            expected.append(row)
+    assert Counter(out.rows()) == Counter(expected)
+    assert late.rows() == []
+
+
+def test_top_on_spark_upserted_by_rank_equals_sorting(
+    spark: SparkSession, tmp_path: Path, clicks: list[Row], clicks_dir: str
+) -> None:
+    flow = rl.Flow("best")
+    out = rl.sinks.memory()
+    read(flow, clicks_dir).key_by("user").top(3, by="amount", uid="best").write(out)
+
+    run(flow, tmp_path, spark)
+
+    table: dict[Any, Row] = {}
+    for epoch in sorted(out.epochs):
+        table |= {(row[0], row[5]): row[:5] for row in out.epochs[epoch]}
+    expected: dict[Any, Row] = {}
+    for user in {row[0] for row in clicks}:
+        mine = sorted((r for r in clicks if r[0] == user), key=lambda r: -r[3])
+        expected |= {(user, rank): row for rank, row in enumerate(mine[:3], 1)}
+    assert table == expected
