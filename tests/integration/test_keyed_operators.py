@@ -110,3 +110,61 @@ def test_top_on_spark_upserted_by_rank_equals_sorting(
         mine = sorted((r for r in clicks if r[0] == user), key=lambda r: -r[3])
         expected |= {(user, rank): row for rank, row in enumerate(mine[:3], 1)}
     assert table == expected
+
+
+def bought(clicks: list[Row]) -> list[Row]:
+    """Carts and the purchases of more, without leaving, less than 20 seconds later."""
+    found: list[Row] = []
+    for user in {row[0] for row in clicks}:
+        open_carts: list[Row] = []
+        for row in sorted((r for r in clicks if r[0] == user), key=lambda r: r[4]):
+            _, n, kind, amount, at = row
+            open_carts = [c for c in open_carts if at - c[4] < timedelta(seconds=20)]
+            first = next((c for c in open_carts if c[3] < amount), None)
+            if kind == "buy" and first is not None:
+                found.append((user, first[1], n, first[4], at))
+                open_carts = []
+            elif kind == "leave":
+                open_carts = []
+            elif kind == "cart":
+                open_carts.append(row)
+    return found
+
+
+def test_match_on_spark_equals_a_plain_loop_over_sorted_events(
+    spark: SparkSession, tmp_path: Path, clicks: list[Row], clicks_dir: str
+) -> None:
+    pattern = (
+        rl.pattern("cart", lambda e: e.kind == "cart")
+        .without("leave", lambda e: e.kind == "leave")
+        .then("buy", lambda e, seen: e.kind == "buy" and e.amount > seen["cart"].amount)
+        .within("20 seconds")
+    )
+    flow = rl.Flow("bought")
+    out, late = rl.sinks.memory(), rl.sinks.memory()
+    matches = (
+        read(flow, clicks_dir)
+        .key_by("user")
+        .match(
+            pattern,
+            output="user string, cart long, buy long, since timestamp, at timestamp",
+            select=lambda m: (
+                m["cart"].user,
+                m["cart"].n,
+                m["buy"].n,
+                m["cart"].at,
+                m["buy"].at,
+            ),
+            uid="bought",
+        )
+    )
+    matches.write(out)
+    matches.side("late").write(late)
+
+    run(flow, tmp_path, spark)
+
+    watermark = max(row[4] for row in clicks) - timedelta(seconds=DELAY)
+    expected = bought([row for row in clicks if row[4] < watermark])
+    assert len(expected) > 10
+    assert Counter(out.rows()) == Counter(expected)
+    assert late.rows() == []

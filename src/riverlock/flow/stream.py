@@ -21,6 +21,7 @@ from riverlock.flow.graph import (
     Union,
     Write,
 )
+from riverlock.flow.matching import Match
 from riverlock.flow.operators import (
     BuiltIn,
     Count,
@@ -28,6 +29,7 @@ from riverlock.flow.operators import (
     Reduce,
     UpdateState,
 )
+from riverlock.flow.pattern import Pattern
 from riverlock.flow.process import Process, check_process, side_outputs
 from riverlock.flow.ranking import Top, ranked
 from riverlock.flow.timing import positive_duration, timing_of
@@ -240,11 +242,18 @@ class Stream:
 
     @property
     def late(self) -> Stream:
-        """The records that came too late for the window before, or have no time."""
+        """The records that came too late for the operator before.
+
+        Of a window: for all of their windows; also those without an event time.
+        """
         node = self.node.input if isinstance(self.node, Output) else None
+        if isinstance(node, Keyed) and "late" in _sides(node.process):
+            return self.side("late")
         if not isinstance(node, Keyed) or node.window is None:
             raise InvalidFlowError(
-                "late", expected="the output of a window", found=repr(self.node)
+                "late",
+                expected="the output of a window, of deduplicate or of match",
+                found=repr(self.node),
             )
         return self._next(Late(input=node), None)
 
@@ -532,3 +541,49 @@ class KeyedStream:
         output = None if schema is None else ranked(schema, by)
         process = Top(n, by, descending=descending)
         return self._built_in("top", process, uid, output=output)
+
+    def match(
+        self,
+        pattern: Pattern,
+        output: SchemaLike,
+        select: Callable[[dict[str, Any]], Any],
+        *,
+        uid: str | None = None,
+    ) -> Stream:
+        """Look for a pattern in the events of each key.
+
+        Events are looked at in the order of their times, those of one instant in the
+        order of arrival, once the watermark is past them: the result depends neither
+        on the order of arrival nor on where epochs end. Late records are not looked
+        at; they go to the side output ``late``. Without event time, events are looked
+        at as they come, and times are the clock's.
+
+        A match ends all others that had begun before its last event: no event is in two
+        matches.
+
+        Args:
+            pattern: What ``rl.pattern(...)`` began; it has a ``within``.
+            output: Columns of what ``select`` returns.
+            select: A function from the events of a match, by name, to a row. Optional
+                events that did not come are not among them.
+            uid: Stable name of its state; keep it when the code changes.
+        """
+        if not isinstance(pattern, Pattern):
+            raise InvalidFlowError(
+                "pattern of match", expected="rl.pattern(...)", found=repr(pattern)
+            )
+        if pattern.span is None:
+            raise InvalidFlowError(
+                "pattern of match",
+                expected="a bound on its time: state must not grow for ever",
+                found="none",
+                hint="end the pattern with .within('10 minutes')",
+            )
+        if not callable(select):
+            raise InvalidFlowError(
+                "select of match", expected="a function", found=repr(select)
+            )
+        columns = schema_of(output)
+        timing = timing_of(self.stream.node)
+        process = Match(pattern, columns, select, timing)
+        return self._built_in("match", process, uid, output=columns)

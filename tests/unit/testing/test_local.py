@@ -55,3 +55,35 @@ def test_event_times_travel_through_operators() -> None:
 
     events = {(user, time) for user, when, time, _ in run.rows() if when is None}
     assert events == {("ann", at(0)), ("ann", at(2)), ("bob", at(10))}
+
+
+def test_operators_follow_each_other_until_no_timer_is_due() -> None:
+    flow = rl.Flow("chain")
+    once = clicks(flow).key_by("user").deduplicate("3 seconds", uid="once")
+    pairs = once.key_by("user").match(
+        rl.pattern("a", lambda e: e.n == 1).then("b", lambda e: e.n == 2).within("9s"),
+        output="user string, at timestamp",
+        select=lambda m: (m["a"].user, m["b"].at),
+        uid="pairs",
+    )
+    again = [pairs, pairs.event_time("at")]  # the time may be declared anew
+    for number, found in enumerate(again):
+        found.key_by("user").match(
+            rl.pattern("a", lambda e: True).without("b", lambda e: True).within("10s"),
+            output="user string, at timestamp",
+            select=lambda m: (m["a"].user, m["a"].at),
+            uid=f"lonely-{number}",
+        ).write(rl.sinks.memory(), uid=f"out-{number}")
+
+    rows = [
+        ("ann", 1, at(0)),
+        ("ann", 2, at(2)),  # a duplicate
+        ("ann", 2, at(4)),
+        ("bob", 1, at(20)),
+        ("bob", 2, at(23)),
+        ("cid", 0, at(50)),
+    ]
+    for size in (1, 2, 6):
+        run = run_local(flow, rows, epoch_rows=size)
+        assert sorted(run.rows("out-0")) == [("ann", at(4)), ("bob", at(23))]
+        assert run.rows("out-1") == [("ann", at(4))]  # its own newest time is bob's
