@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from riverlock.core.errors import RiverlockError
     from riverlock.core.times import days, hours, milliseconds, minutes, seconds
     from riverlock.flow.flow import Flow
+    from riverlock.flow.pattern import pattern
     from riverlock.flow.process import Process, SideOutput
     from riverlock.flow.stream import KeyedStream, Stream
     from riverlock.flow.windowed import WindowedStream
@@ -43,6 +44,7 @@ _HOMES = {
     "hours": "riverlock.core.times",
     "milliseconds": "riverlock.core.times",
     "minutes": "riverlock.core.times",
+    "pattern": "riverlock.flow.pattern",
     "seconds": "riverlock.core.times",
     "sessions": "riverlock.flow.windows",
     "sliding": "riverlock.flow.windows",
@@ -69,6 +71,7 @@ __all__ = [
     "hours",
     "milliseconds",
     "minutes",
+    "pattern",
     "seconds",
     "session",
     "sessions",

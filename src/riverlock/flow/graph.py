@@ -25,6 +25,7 @@ __all__ = [
     "RowWise",
     "Union",
     "Write",
+    "event_times_of",
     "inputs_of",
     "upstream",
 ]
@@ -146,3 +147,11 @@ def inputs_of(node: Node | Write) -> tuple[Node, ...]:
             return (node.input, *others)
         case _:
             return (node.input,)
+
+
+def event_times_of(node: Node) -> list[EventTime]:
+    """Return the declarations whose rows reach a node, nearest on each way."""
+    if isinstance(node, EventTime):
+        return [node]
+    inputs = (node.input,) if isinstance(node, Keyed) else inputs_of(node)
+    return list(dict.fromkeys(t for i in inputs for t in event_times_of(i)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
+from riverlock.flow.deduplicate import Deduplicate
 from riverlock.flow.graph import (
     EventTime,
     Keyed,
@@ -20,6 +21,7 @@ from riverlock.flow.graph import (
     Union,
     Write,
 )
+from riverlock.flow.matching import Match
 from riverlock.flow.operators import (
     BuiltIn,
     Count,
@@ -27,7 +29,10 @@ from riverlock.flow.operators import (
     Reduce,
     UpdateState,
 )
+from riverlock.flow.pattern import Pattern
 from riverlock.flow.process import Process, check_process, side_outputs
+from riverlock.flow.ranking import Top, ranked
+from riverlock.flow.timing import positive_duration, timing_of
 from riverlock.flow.windowed import WindowedStream
 from riverlock.sinks.base import Sink
 
@@ -240,11 +245,18 @@ class Stream:
 
     @property
     def late(self) -> Stream:
-        """The records that came too late for the window before, or have no time."""
+        """The records that came too late for the operator before.
+
+        Of a window: for all of their windows; also those without an event time.
+        """
         node = self.node.input if isinstance(self.node, Output) else None
+        if isinstance(node, Keyed) and "late" in _sides(node.process):
+            return self.side("late")
         if not isinstance(node, Keyed) or node.window is None:
             raise InvalidFlowError(
-                "late", expected="the output of a window", found=repr(self.node)
+                "late",
+                expected="the output of a window, of deduplicate or of match",
+                found=repr(self.node),
             )
         return self._next(Late(input=node), None)
 
@@ -268,14 +280,14 @@ class Stream:
                 found="none",
             )
         keyed = self.node.input
-        sides = side_outputs(type(keyed.process))
+        sides = _sides(keyed.process)
         if name not in sides:
             raise InvalidFlowError(
                 f"side output {name!r} of operator {keyed.uid!r}",
                 expected=f"one of {sorted(sides)}",
                 found=repr(name),
             )
-        return self._next(Output(input=keyed, name=name), sides[name].schema)
+        return self._next(Output(input=keyed, name=name), sides[name])
 
     def write(
         self, sink: Sink, *, mode: str | None = None, uid: str | None = None
@@ -319,6 +331,13 @@ class Stream:
 
 # The output of a window that a mode of writing is.
 _MODES = {"append": "main", "update": "updates"}
+
+
+def _sides(process: Process | None) -> dict[str, Schema | None]:
+    """Return the side outputs; columns of a built-in operator's are told later."""
+    if isinstance(process, BuiltIn):
+        return dict.fromkeys(process.sides)
+    return {n: s.schema for n, s in side_outputs(type(process)).items()}
 
 
 def _check_has_rows(node: Node) -> None:
@@ -388,7 +407,13 @@ class KeyedStream:
         return Stream(flow, Output(input=node, name="main"), output)
 
     def _built_in(
-        self, kind: str, process: Process, uid: str | None, *, visits_all: bool = False
+        self,
+        kind: str,
+        process: Process,
+        uid: str | None,
+        *,
+        output: Schema | None = None,
+        visits_all: bool = False,
     ) -> Stream:
         flow = self.stream.flow
         node = Keyed(
@@ -399,8 +424,8 @@ class KeyedStream:
             on_error=flow.on_error,
             visits_all=visits_all,
         )
-        # Its columns begin with the key's, whose types Spark tells later.
-        return self._keyed(node, None)
+        # None: its columns begin with the key's, whose types Spark tells later.
+        return self._keyed(node, output)
 
     def window(
         self,
@@ -485,3 +510,86 @@ class KeyedStream:
         return self._built_in(
             "update_state_by_key", UpdateState(function, state), uid, visits_all=True
         )
+
+    def deduplicate(
+        self, within: str | timedelta = "1 hour", *, uid: str | None = None
+    ) -> Stream:
+        """Keep the first record of each key, and further ones ``within`` away from it.
+
+        A record is dropped if one of its key was kept whose event time is less than
+        ``within`` away, on either side. What comes first is kept, so the result depends
+        on the order of arrival, but not on where epochs end; no two kept records of a
+        key are closer than ``within``. Records that are late, and no duplicates of what
+        is still remembered, go to the side output ``late``.
+
+        Without event time the time is the clock's, which is one instant per epoch.
+        """
+        distance = positive_duration("within of deduplicate", within)
+        process = Deduplicate(distance, timing_of(self.stream.node))
+        return self._built_in("deduplicate", process, uid, output=self.stream.schema)
+
+    def top(
+        self, n: int, by: str, *, descending: bool = True, uid: str | None = None
+    ) -> Stream:
+        """Keep the ``n`` best records of each key by a column.
+
+        Gives the input's columns and ``rank`` (1 is the best). Each epoch gives the
+        ranks that have another record than before: written as upserts by key and rank,
+        they are the ranking. Of equal records the earlier one is better; null is worse
+        than any value.
+        """
+        if type(n) is not int or n < 1:
+            raise InvalidFlowError(
+                "n of top", expected="a whole number from 1 on", found=repr(n)
+            )
+        self.stream._check_column("top", by)
+        schema = self.stream.schema
+        output = None if schema is None else ranked(schema, by)
+        process = Top(n, by, descending=descending)
+        return self._built_in("top", process, uid, output=output)
+
+    def match(
+        self,
+        pattern: Pattern,
+        output: SchemaLike,
+        select: Callable[[dict[str, Any]], Any],
+        *,
+        uid: str | None = None,
+    ) -> Stream:
+        """Look for a pattern in the events of each key.
+
+        Events are looked at in the order of their times, those of one instant in the
+        order of arrival, once the watermark is past them: the result depends neither
+        on the order of arrival nor on where epochs end. Late records are not looked
+        at; they go to the side output ``late``. Without event time, events are looked
+        at as they come, and times are the clock's.
+
+        A match ends all others that had begun before its last event: no event is in two
+        matches.
+
+        Args:
+            pattern: What ``rl.pattern(...)`` began; it has a ``within``.
+            output: Columns of what ``select`` returns.
+            select: A function from the events of a match, by name, to a row. Optional
+                events that did not come are not among them.
+            uid: Stable name of its state; keep it when the code changes.
+        """
+        if not isinstance(pattern, Pattern):
+            raise InvalidFlowError(
+                "pattern of match", expected="rl.pattern(...)", found=repr(pattern)
+            )
+        if pattern.span is None:
+            raise InvalidFlowError(
+                "pattern of match",
+                expected="a bound on its time: state must not grow for ever",
+                found="none",
+                hint="end the pattern with .within('10 minutes')",
+            )
+        if not callable(select):
+            raise InvalidFlowError(
+                "select of match", expected="a function", found=repr(select)
+            )
+        columns = schema_of(output)
+        timing = timing_of(self.stream.node)
+        process = Match(pattern, columns, select, timing)
+        return self._built_in("match", process, uid, output=columns)

@@ -116,6 +116,8 @@ class Execution:
         self._limits = (info.watermark_us, info.now_us)
         # Built-in operators give one row per key at the end of its turn.
         self._result = getattr(self._user, "_result", None)
+        # And forget what waited for a timer whose handling raised.
+        self._skip = getattr(self._user, "_skip", None)
         self._has_timers = overrides(program.process, "on_timer")
         self._is_plain = self._instance.is_plain and not program.has_dead_letters
         # What has become of timers in this epoch, for the heads of the queue.
@@ -397,13 +399,15 @@ class Execution:
             self.ctx._time_us = None if data.times is None else data.times[i]
             self._carefully(record, partial(self._user.on_event, record, self.ctx))
 
-    def _carefully(self, record: Any, step: Callable[[], Iterable[Any] | None]) -> None:
+    def _carefully(self, record: Any, step: Callable[[], Iterable[Any] | None]) -> bool:
+        """Run a step; returns whether it was not taken back."""
         ctx = self.ctx
         marks, saved, timers = self._marks(), self._instance.save(), dict(ctx._timers)
         chance = ctx._random and ctx._random.getstate()
         try:
             self._emit(step())
             self._instance.check()
+            return True
         except StateCorruptedError:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of user code
@@ -415,6 +419,7 @@ class Execution:
             else:
                 ctx._random = None
             self._dead_letter(error, record)
+            return False
 
     def _dead_letter(self, error: Exception, record: Any) -> None:
         cause = error.__cause__ if isinstance(error, RiverlockError) else None
@@ -473,7 +478,9 @@ class Execution:
             step = partial(self._user.on_timer, from_micros(at_us), ctx)
             name = f"timer at {to_iso(at_us)}"
             if careful:
-                self._carefully(name, step)
+                if not self._carefully(name, step) and self._skip is not None:
+                    self._skip(from_micros(at_us))
+                    self._instance.check()
             else:
                 self._guard("on_timer", self._settled_step, step, record=name)
             # One set for the same or an earlier time waits for the next epoch: a

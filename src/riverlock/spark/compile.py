@@ -19,7 +19,15 @@ from pyspark.sql import DataFrame
 from riverlock.coordinator.plan import OperatorPlan
 from riverlock.core.errors import InvalidFlowError, StateSchemaError
 from riverlock.core.types import Schema, schema_of
-from riverlock.flow.graph import EventTime, Keyed, Output, RowWise, Write, inputs_of
+from riverlock.flow.graph import (
+    EventTime,
+    Keyed,
+    Output,
+    RowWise,
+    Write,
+    event_times_of,
+    inputs_of,
+)
 from riverlock.flow.operators import Aggregate, BuiltIn
 from riverlock.flow.process import check_process, overrides, side_outputs
 from riverlock.flow.sessions import SessionAggregate
@@ -246,7 +254,7 @@ class _Compiler:
             blob=_pickled(program),
             combine=combine,
             targets=self._targets(node, program),
-            event_times=tuple(_upstream_times(node)),
+            event_times=tuple(t.uid for t in event_times_of(node)),
         )
 
     @staticmethod
@@ -406,14 +414,6 @@ def _keys(columns: Schema, node: Keyed) -> Schema:
 
 def _check_columns(frame: DataFrame, node: Keyed) -> None:
     _keys(visible(frame), node)
-
-
-def _upstream_times(node: Node) -> list[str]:
-    """Return the declarations whose rows reach a node, nearest on each way."""
-    if isinstance(node, EventTime):
-        return [node.uid]
-    inputs = (node.input,) if isinstance(node, Keyed) else inputs_of(node)
-    return list(dict.fromkeys(t for i in inputs for t in _upstream_times(i)))
 
 
 def _stager(node: Write, schema: Schema) -> Stager:
