@@ -29,13 +29,15 @@ def line(status: Status, now: int) -> str:
         f"epoch {status.epoch}",
         f"{text.count(status.rows_per_second)} records/s",
         f"lag {lag(status.lag_rows)}",
-        f"watermark {text.instant(mark)}",
+        f"watermark {text.watermark(mark)}",
         f"state {text.count(status.state_entries)} entries"
         f" {text.size(status.state_bytes)}",
         f"snapshot {text.age(status.updated_us, now)}",
     ]
     if status.bad_rows:
         parts.append(f"bad rows {text.count(status.bad_rows)}")
+    if status.late_rows:
+        parts.append(f"late rows {text.count(status.late_rows)}")
     if status.dead_letters:
         parts.append(f"dead letters {text.count(status.dead_letters)}")
     return " | ".join(parts)

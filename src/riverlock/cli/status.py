@@ -150,6 +150,7 @@ def _figures(newest: Manifest, known: Status, live: Status | None) -> dict[str, 
         "state_files": known.state_files,
         "parallelism": known.parallelism,
         "bad_rows": live.bad_rows if live is not None and is_current else 0,
+        "late_rows": live.late_rows if live is not None and is_current else 0,
         "dead_letters": known.dead_letters,
         "code": newest.code,
     }
@@ -219,9 +220,7 @@ def _screen(found: dict[str, Any], now: int) -> dict[str, str]:
         "rate": f"{text.count(found['rows_per_second'])} records/s"
         f" ({text.count(found['rows'])} records in {found['epoch_seconds']:.2f} s)",
         "lag": lag(found["lag_rows"]),
-        "watermark": "none"
-        if mark is None
-        else f"{text.instant(mark)} ({text.age(mark, now)})",
+        "watermark": text.watermark(mark, now),
         "state": f"{text.count(found['state_entries'])} entries,"
         f" {text.size(found['state_bytes'])} in {found['state_files']} files",
         "parallelism": str(found["parallelism"]),
@@ -229,6 +228,8 @@ def _screen(found: dict[str, Any], now: int) -> dict[str, str]:
     }
     if found["bad_rows"]:
         shown["bad rows"] = text.count(found["bad_rows"])
+    if found["late_rows"]:
+        shown["late rows"] = text.count(found["late_rows"])
     if found["dead_letters"]:
         shown["dead letters"] = text.count(found["dead_letters"])
     return shown

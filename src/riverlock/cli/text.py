@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from riverlock.core.times import to_iso
+from riverlock.core.times import END_US, to_iso
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,6 +77,15 @@ def age(at_us: int | None, now: int) -> str:
     if at_us is None:
         return "never"
     return f"{duration(max(0, now - at_us) / 1e6)} ago"
+
+
+def watermark(us: int | None, now_us: int | None = None) -> str:
+    """Return a watermark for people, with its age if the time is given."""
+    if us is None:
+        return "none"
+    if us == END_US:
+        return "at the end of the input"
+    return instant(us) if now_us is None else f"{instant(us)} ({age(us, now_us)})"
 
 
 def instant(at_us: int | None) -> str:

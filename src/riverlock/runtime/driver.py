@@ -34,7 +34,7 @@ from riverlock.core.errors import (
 )
 from riverlock.runtime.boundary import user_error, user_line
 from riverlock.runtime.ownership import describe
-from riverlock.snapshot.status import Status, input_rows, status_of
+from riverlock.snapshot.status import Status, input_rows, late_rows, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,6 +93,7 @@ class RegionDriver:
     _stop_sent: bool = False
     _epochs: int = 0
     _bad_rows: int = 0
+    _late_rows: int = 0
     _ended: bool = False
     _error: RiverlockError | None = None
     _parent: Manifest | None = None
@@ -366,12 +367,17 @@ class RegionDriver:
             log.warning(
                 "epoch %s: %d rows could not be parsed", epoch, noticed["bad_rows"]
             )
+        late = late_rows(manifest) if self._epochs else 0
+        self._late_rows += late
+        if late:
+            log.info("epoch %s: %d records came too late", epoch, late)
         status = status_of(
             manifest,
             updated_us=self.clock.now_us(),
             state="running",
             lag_rows=dict(self.planner.lag_rows),
             bad_rows=self._bad_rows,
+            late_rows=self._late_rows,
         )
         self._show(status)
         faults.hit("P11")

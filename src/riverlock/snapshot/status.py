@@ -30,6 +30,8 @@ class Status(Record, frozen=True, kw_only=True):
     state_files: int = 0
     parallelism: int = 0
     bad_rows: int = 0
+    # Of this run: records that came too late for what they belong to.
+    late_rows: int = 0
     dead_letters: int = 0
     error: str | None = None
     phases: dict[str, float] = msgspec.field(default_factory=dict)
@@ -42,6 +44,12 @@ def input_rows(manifest: Manifest) -> int:
         return sum(known)
     stages: dict[str, Any] = manifest.metrics.get("stages", {})
     return int(max((s.get("rows", 0) for s in stages.values()), default=0))
+
+
+def late_rows(manifest: Manifest) -> int:
+    """Return how many records of an epoch came too late."""
+    stages: dict[str, Any] = manifest.metrics.get("stages", {})
+    return int(sum(s.get("late_rows", 0) for s in stages.values()))
 
 
 def status_of(manifest: Manifest, *, updated_us: int, **more: Any) -> Status:
