@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from riverlock import sinks, sources, testing
     from riverlock.core.errors import RiverlockError
     from riverlock.core.times import days, hours, milliseconds, minutes, seconds
+    from riverlock.flow.connect import TwoInputProcess
     from riverlock.flow.flow import Flow
     from riverlock.flow.process import Process, SideOutput
     from riverlock.flow.stream import KeyedStream, Stream
@@ -37,6 +38,7 @@ _HOMES = {
     "RiverlockError": "riverlock.core.errors",
     "SideOutput": "riverlock.flow.process",
     "Stream": "riverlock.flow.stream",
+    "TwoInputProcess": "riverlock.flow.connect",
     "Value": "riverlock.state.spec",
     "WindowedStream": "riverlock.flow.windowed",
     "days": "riverlock.core.times",
@@ -61,6 +63,7 @@ __all__ = [
     "RiverlockError",
     "SideOutput",
     "Stream",
+    "TwoInputProcess",
     "Value",
     "WindowedStream",
     "__version__",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from riverlock.sources.base import Source
 
 __all__ = [
+    "Connect",
     "EventTime",
     "Keyed",
     "Late",
@@ -80,6 +81,16 @@ class Union:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Connect:
+    """Two streams side by side, for one keyed operator; keys pair up in order."""
+
+    left: Node
+    right: Node
+    left_keys: tuple[str, ...]
+    right_keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Keyed:
     """Keyed, stateful work: a process, or aggregates that become one."""
 
@@ -122,7 +133,7 @@ class Write:
 
 
 Node: TypeAlias = (
-    Read | EventTime | Relational | RowWise | Union | Keyed | Output | Late
+    Read | EventTime | Relational | RowWise | Union | Connect | Keyed | Output | Late
 )
 
 
@@ -141,6 +152,8 @@ def inputs_of(node: Node | Write) -> tuple[Node, ...]:
             return ()
         case Union():
             return node.inputs
+        case Connect():
+            return (node.left, node.right)
         case Keyed():
             others = (node.broadcast,) if node.broadcast is not None else ()
             return (node.input, *others)

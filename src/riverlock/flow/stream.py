@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
+from riverlock.flow.connect import TwoInputProcess
 from riverlock.flow.graph import (
     EventTime,
     Keyed,
@@ -20,6 +21,7 @@ from riverlock.flow.graph import (
     Union,
     Write,
 )
+from riverlock.flow.joinable import Joinable
 from riverlock.flow.operators import (
     BuiltIn,
     Count,
@@ -332,7 +334,7 @@ def _check_has_rows(node: Node) -> None:
         )
 
 
-class KeyedStream:
+class KeyedStream(Joinable):
     """A stream partitioned by key: where state lives."""
 
     def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
@@ -362,6 +364,13 @@ class KeyedStream:
         flow = self.stream.flow
         taken = flow.take_uid(uid, "process")
         output = check_process(process, taken)
+        if isinstance(process, TwoInputProcess):
+            raise InvalidFlowError(
+                f"process of operator {taken!r}",
+                expected="a Process",
+                found=f"{type(process).__name__}, a TwoInputProcess",
+                hint="give it two streams: left.connect(right).process(...)",
+            )
         if broadcast is not None:
             self.stream._same_flow(broadcast, "broadcast")
         node = Keyed(

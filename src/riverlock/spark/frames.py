@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Schema, schema_of
 from riverlock.flow.graph import (
+    Connect,
     EventTime,
     Keyed,
     Late,
@@ -29,6 +30,7 @@ from riverlock.flow.graph import (
     Union,
 )
 from riverlock.runtime.columns import BRANCH, HIDDEN, SEQ, SOURCE, TIME
+from riverlock.spark.connect import connected
 from riverlock.spark.remote import unlogged
 from riverlock.spark.rowwise import row_wise
 from riverlock.spark.structs import struct_of
@@ -122,6 +124,8 @@ class Frames:
                 return bool(span.start == span.end)
             case Union():
                 return all(self.is_empty(i) for i in node.inputs)
+            case Connect():
+                return self.is_empty(node.left) and self.is_empty(node.right)
             case Output(input=Keyed() as keyed):
                 return not self._staged[(keyed.uid, node.name)][1]
             case Late():
@@ -157,6 +161,8 @@ class Frames:
                 return row_wise(self.frame(node.input), node, dead=False)
             case Union():
                 return self._union(node)
+            case Connect():
+                return connected(node, self.frame(node.left), self.frame(node.right))
             case Output():
                 return self._of_output(node)
             case Late():

@@ -1,8 +1,8 @@
 """A flow in one thread, without Spark: the oracle for how Spark runs it.
 
-Runs flows made of Python: ``map``, ``flat_map``, ``filter``, ``union``, ``event_time``
-and keyed processes. SQL expressions need Spark and are refused. Records are given by
-hand, epoch boundaries are chosen at will, and the result must not depend on them.
+Runs flows made of Python: ``map``, ``flat_map``, ``filter``, ``union``, ``event_time``,
+keyed processes and joins. SQL expressions need Spark and are refused. Records are given
+by hand, epoch boundaries are chosen at will, and the result must not depend on them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import from_micros, micros
-from riverlock.core.types import Schema
 from riverlock.flow.graph import (
+    Connect,
     EventTime,
     Keyed,
     Node,
@@ -24,11 +24,11 @@ from riverlock.flow.graph import (
     RowWise,
     Union,
 )
-from riverlock.flow.operators import BuiltIn
 from riverlock.runtime.columns import records, rows_table
 from riverlock.testing.harness import Harness, harness
 
 if TYPE_CHECKING:
+    from riverlock.core.types import Schema
     from riverlock.flow.flow import Flow
 
 __all__ = ["LocalRun", "run_local"]
@@ -153,14 +153,18 @@ class LocalRun:
     def _keyed(self, node: Keyed) -> None:
         made = self._harnesses.get(node.uid) or self._make(node)
         self._harnesses[node.uid] = made
-        times = [self._reached.get(t.uid) for t in _times(node)]
+        times = [self._reached.get(t.uid) for t in _times(node.input)]
         before = {name: len(made.side(name)) for name in made.outputs}
         if times and None not in times:
             made.watermark = from_micros(min(t for t in times if t is not None))
         with made.epoch():
             if node.broadcast is not None:
                 made.broadcast(*self._rows(node.broadcast))
-            made.send(*self._rows(node.input))
+            if isinstance(node.input, Connect):
+                made.send_right(*self._rows(node.input.right))
+                made.send(*self._rows(node.input.left))
+            else:
+                made.send(*self._rows(node.input))
         for name, count in before.items():
             # Outputs are looked up by value: the flow may hold several of one name.
             for output in self._outputs(node, name):
@@ -171,7 +175,6 @@ class LocalRun:
         return [o for o in inputs if o.input is node and o.name == name]
 
     def _make(self, node: Keyed) -> Harness:
-        columns = self._schema(node.input)
         process = node.process
         if process is None:
             raise InvalidFlowError(
@@ -179,15 +182,10 @@ class LocalRun:
                 expected="Python steps only",
                 found="aggregate expressions, which Spark evaluates",
             )
-        if isinstance(process, BuiltIn):
-            keys = Schema(tuple(f for f in columns.fields if f.name in node.keys))
-            process = process.bound(keys, columns)
-        times = _times(node)
         return harness(
             process,
             key=list(node.keys),
-            input=columns,
-            event_time=times[0].column if times else None,
+            **self._inputs(node.input),
             broadcast=None if node.broadcast is None else self._schema(node.broadcast),
             uid=node.uid,
             on_error="fail" if node.on_error is None else "dead_letter",
@@ -195,6 +193,17 @@ class LocalRun:
             key_groups=self.flow.key_groups,
             visits_all=node.visits_all,
         )
+
+    def _inputs(self, node: Node) -> dict[str, Any]:
+        """Return what a harness must know of one stream or two."""
+        if not isinstance(node, Connect):
+            return {"input": self._schema(node), "event_time": _time_column(node)}
+        return {
+            **self._inputs(node.left),
+            "right": self._schema(node.right),
+            "right_key": list(node.right_keys),
+            "right_event_time": _time_column(node.right),
+        }
 
     def _schema(self, node: Node) -> Schema:
         match node:
@@ -219,10 +228,15 @@ class LocalRun:
         return found
 
 
-def _times(node: Keyed) -> list[EventTime]:
-    """Return the event-time declarations that the records of a node carry."""
+def _time_column(node: Node) -> str | None:
+    times = _times(node)
+    return times[0].column if times else None
+
+
+def _times(node: Node) -> list[EventTime]:
+    """Return the event-time declarations that the rows of a node carry."""
     found: list[EventTime] = []
-    pending: list[Node] = [node.input]
+    pending: list[Node] = [node]
     while pending:
         each = pending.pop()
         match each:
@@ -230,6 +244,8 @@ def _times(node: Keyed) -> list[EventTime]:
                 found.append(each)
             case Union():
                 pending.extend(each.inputs)
+            case Connect():
+                pending.extend((each.left, each.right))
             case RowWise():
                 pending.append(each.input)
             case _:
