@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import riverlock as rl
+from riverlock.core.errors import InvalidFlowError
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.verify import verify
 from riverlock.storage.open import open_storage
@@ -183,3 +184,236 @@ def test_connect_over_several_epochs_sees_each_record_once(
     for user in {r[0] for r in found}:
         mine = [r[3] for r in found if r[0] == user]
         assert mine == list(range(1, len(mine) + 1))
+
+
+def test_stream_can_be_connected_with_itself(
+    spark: SparkSession, tmp_path: Path, tables: tuple[str, str], orders: list[Row]
+) -> None:
+    flow, out = rl.Flow("self"), rl.sinks.memory()
+    stream = flow.read(source(tables[0], ORDERS)).event_time("at", delay="20 seconds")
+    small = stream.select("user as twin", "n as m", "at as twin_at").where("m < 30")
+    large = stream.where("n < 30")
+    large.key_by("user").join(small.key_by("twin"), within=("0s", "0s")).write(out)
+
+    run(flow, tmp_path, spark)
+
+    expected = [
+        (x, y)
+        for x in orders[:30]
+        for y in orders[:30]
+        if x[0] is not None and x[0] == y[0] and x[2] == y[2]
+    ]
+    assert sorted((r[1], r[4]) for r in out.rows()) == [
+        (x[1], y[1]) for x, y in expected
+    ]
+
+
+SQL_JOINS = {
+    "inner": "inner join",
+    "left": "left join",
+    "right": "right join",
+    "full": "full join",
+    "semi": "left semi join",
+    "anti": "left anti join",
+}
+
+
+def interval_sql(how: str) -> str:
+    columns = (
+        "o.*"
+        if how in ("semi", "anti")
+        else ("coalesce(o.user, p.account) as user, o.n, o.at, o.tags, p.p, p.paid")
+    )
+    return f"""
+        select {columns} from orders_j o {SQL_JOINS[how]} payments_j p
+        on o.user = p.account
+        and p.paid >= o.at - interval 5 seconds
+        and p.paid <= o.at + interval 10 seconds
+        """
+
+
+@pytest.fixture(scope="module")
+def views(spark: SparkSession, tables: tuple[str, str]) -> None:
+    left = spark.read.parquet(tables[0]).where("user <=> 'end' = false")
+    right = spark.read.parquet(tables[1]).where("account <=> 'end' = false")
+    left.createOrReplaceTempView("orders_j")
+    right.createOrReplaceTempView("payments_j")
+
+
+@pytest.mark.usefixtures("views")
+def test_interval_joins_equal_spark_sql(
+    spark: SparkSession, tmp_path: Path, tables: tuple[str, str]
+) -> None:
+    flow = rl.Flow("intervals")
+    left, right = streams(flow, tables)
+    sinks = {}
+    late = rl.sinks.memory()
+    for how in SQL_JOINS:
+        joined = left.join(
+            right, within=("-5 seconds", rl.seconds(10)), how=how, uid=f"join-{how}"
+        )
+        sinks[how] = rl.sinks.memory()
+        joined.write(sinks[how])
+        joined.side("late").write(late)
+
+    run(flow, tmp_path, spark, parallelism=2)
+
+    assert late.rows() == []
+    for how, sink in sinks.items():
+        assert decided(sink.rows()) == rows_of(spark.sql(interval_sql(how))), how
+
+
+@pytest.mark.usefixtures("views")
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_latest_join_equals_spark_sql(
+    spark: SparkSession, tmp_path: Path, tables: tuple[str, str], how: str
+) -> None:
+    flow, out = rl.Flow("latest"), rl.sinks.memory()
+    left, right = streams(flow, tables)
+    left.join_latest(right, how=how, uid="latest").write(out)
+
+    run(flow, tmp_path, spark)
+
+    expected = spark.sql(
+        f"""
+        select o.user, o.n, o.at, o.tags, p.p, p.paid from (
+          select o.*, (
+            select max(paid) from payments_j q
+            where q.account = o.user and q.paid <= o.at) as held
+          from orders_j o) o
+        {SQL_JOINS[how]} payments_j p on p.account = o.user and p.paid = o.held
+        """
+    )
+    assert decided(out.rows()) == rows_of(expected)
+
+
+def test_lookup_sees_what_came_before_or_with_a_record(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flow, out = rl.Flow("lookup"), rl.sinks.memory()
+    orders, cities = tmp_path / "orders", tmp_path / "cities"
+    left = flow.read(source(str(orders), "user string, n bigint"))
+    right = flow.read(source(str(cities), "name string, city string"))
+    left.key_by("user").lookup(right.key_by("name"), how="left", uid="l").write(out)
+    epochs: list[tuple[list[Row], list[Row]]] = [
+        ([("ann", 1), ("bob", 2)], [("ann", "Rome")]),
+        ([("ann", 3), ("bob", 4)], [("bob", "Oslo"), ("bob", "Bern")]),
+        ([("ann", 5)], [("ann", "Kyiv")]),
+    ]
+
+    for number, (more_orders, more_cities) in enumerate(epochs):
+        for folder, rows, names in (
+            (orders, more_orders, "user string, n bigint"),
+            (cities, more_cities, "name string, city string"),
+        ):
+            folder.mkdir(exist_ok=True)
+            table = spark.createDataFrame(rows, names).toArrow()
+            pq.write_table(table, folder / f"{number}.parquet")
+        flow.run(str(tmp_path / "store"), spark=spark, available_now=True)
+
+    assert sorted(out.rows(), key=lambda r: r[1]) == [
+        ("ann", 1, "Rome"),
+        ("bob", 2, None),
+        ("ann", 3, "Rome"),
+        ("bob", 4, "Bern"),
+        ("ann", 5, "Kyiv"),
+    ]
+
+
+def test_late_records_and_those_without_time_go_to_the_side_output(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows: list[Row] = [
+        ("ann", 1, at(0), []),
+        ("ann", 2, at(100), []),
+        ("ann", 3, at(5), ["x"]),
+        ("ann", 4, None, []),
+    ]
+    left = write_rows(spark, tmp_path / "l", rows, ORDERS)
+    right = write_rows(
+        spark, tmp_path / "r", [("ann", p, at(100 * p)) for p in range(4)], PAYMENTS
+    )
+    flow, late = rl.Flow("late"), rl.sinks.memory()
+    mine, theirs = streams(flow, (left, right))
+    joined = mine.join(theirs, within=("0s", "0s"), uid="join")
+    joined.side("late").write(late)
+
+    run(flow, tmp_path / "store", spark, max_rows_per_epoch=2)
+
+    assert late.rows() == [
+        (
+            "left",
+            at(5),
+            '{"user":"ann","n":3,"at":"2026-01-01T00:00:05Z","tags":["x"]}',
+        ),
+        ("left", None, '{"user":"ann","n":4,"at":null,"tags":[]}'),
+    ]
+
+
+def test_joined_rows_can_be_joined_again(
+    spark: SparkSession, tmp_path: Path, tables: tuple[str, str], orders: list[Row]
+) -> None:
+    flow, out = rl.Flow("chain"), rl.sinks.memory()
+    left, right = streams(flow, tables)
+    first = left.join_latest(right, how="left", uid="first")
+    # Rows of the first join come when their time has passed: they tell time anew.
+    again = first.event_time("at", uid="again").select("user", "n", "p", "at as t")
+    twins = left.stream.select("user as twin", "n as m").key_by("twin", "m")
+    again.key_by("user", "n").join(
+        twins, within=("0s", "0s"), how="inner", uid="second"
+    ).write(out)
+
+    run(flow, tmp_path, spark)
+
+    named = [o for o in orders if o[0] not in (None, "end")]
+    found = [r[1] for r in out.rows() if r[0] != "end"]
+    assert sorted(found) == [o[1] for o in named]
+
+
+def test_pairs_have_the_later_time_of_their_records(
+    spark: SparkSession, tmp_path: Path, tables: tuple[str, str]
+) -> None:
+    class Times(rl.Process):
+        output = "at timestamp, paid timestamp, time timestamp"
+
+        def on_event(self, pair: Any, ctx: Any) -> Any:
+            yield pair.at, pair.paid, ctx.time
+
+    flow, out = rl.Flow("times"), rl.sinks.memory()
+    left, right = streams(flow, tables)
+    pairs = left.join(right, within=("-5s", "10s"), uid="join")
+    pairs.key_by("user").process(Times(), uid="times").write(out)
+
+    run(flow, tmp_path, spark)
+
+    assert len(out.rows()) > 50
+    assert all(time == max(at, paid) for at, paid, time in out.rows())
+
+
+def test_what_only_spark_knows_is_checked_before_anything_runs(
+    spark: SparkSession, tables: tuple[str, str]
+) -> None:
+    def check(build: Any) -> InvalidFlowError:
+        flow = rl.Flow("bad")
+        build(*streams(flow, tables))
+        with pytest.raises(InvalidFlowError) as caught:
+            flow.check(spark=spark)
+        return caught.value
+
+    within = ("0s", "1s")
+
+    def cast(left: Any, right: Any) -> Any:
+        wide = right.stream.with_column("id", "p")
+        left.join(wide.key_by("id"), within=within)
+
+    def gone(left: Any, right: Any) -> Any:
+        less = right.stream.with_column("x", "1").select("p")
+        left.join(less.key_by("account"), within=within)
+
+    def clash(left: Any, right: Any) -> Any:
+        right = right.stream.with_column("n", "p").key_by("account")
+        left.join(right, within=within)
+
+    assert "equal types: string" in str(check(cast))
+    assert "one of p" in str(check(gone))
+    assert "n on both sides" in str(check(clash))
