@@ -57,7 +57,7 @@ class Relational:
     """A stateless DataFrame operation that Spark runs."""
 
     input: Node
-    operation: str  # select, where, with_column, transform
+    operation: str  # select, where, with_column, transform, join_static
     arguments: tuple[Any, ...]
 
 

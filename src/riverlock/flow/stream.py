@@ -34,7 +34,7 @@ from riverlock.flow.windowed import WindowedStream
 from riverlock.sinks.base import Sink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import timedelta
 
     from riverlock.flow.flow import Flow
@@ -126,6 +126,32 @@ class Stream:
         each epoch, never twice at a time, but not always in the same thread.
         """
         return self._next(self._relational("transform", function), None)
+
+    def join_static(
+        self, table: Any, *, on: str | Sequence[str], how: str = "inner"
+    ) -> Stream:
+        """Add the columns of a table to each row: reference data, read in each epoch.
+
+        The table is broadcast, so it must fit into the memory of a worker.
+
+        Args:
+            table: A DataFrame; or a function from SparkSession to one, which is called
+                for every epoch, so that the next epoch sees a table that has changed.
+            on: The column, or several, that both sides have.
+            how: ``inner``, or ``left`` to keep rows without a match.
+        """
+        columns = (on,) if isinstance(on, str) else tuple(on)
+        if not columns:
+            raise InvalidFlowError(
+                "on of join_static", expected="names of columns", found=repr(on)
+            )
+        for column in columns:
+            self._check_column("join_static", column)
+        if how not in ("inner", "left"):
+            raise InvalidFlowError(
+                "how of join_static", expected="inner or left", found=repr(how)
+            )
+        return self._next(self._relational("join_static", table, columns, how), None)
 
     def _row_wise(
         self,

@@ -33,6 +33,7 @@ from riverlock.runtime.columns import BRANCH, HIDDEN, SEQ, SOURCE, TIME
 from riverlock.spark.connect import connected
 from riverlock.spark.remote import unlogged
 from riverlock.spark.rowwise import row_wise
+from riverlock.spark.static import join_static
 from riverlock.spark.structs import struct_of
 
 if TYPE_CHECKING:
@@ -241,6 +242,8 @@ class Frames:
             case "with_column":
                 name, expression = node.arguments
                 return frame.withColumn(name, as_column(expression))
+            case "join_static":
+                return join_static(self._spark, frame, *node.arguments)
             case _:
                 return self._transform(frame, node.arguments[0])
 
