@@ -254,7 +254,7 @@ def test_interval_joins_equal_spark_sql(
         )
         sinks[how] = rl.sinks.memory()
         joined.write(sinks[how])
-        joined.side("late").write(late)
+        joined.late.write(late)
 
     run(flow, tmp_path, spark, parallelism=2)
 
@@ -336,7 +336,7 @@ def test_late_records_and_those_without_time_go_to_the_side_output(
     flow, late = rl.Flow("late"), rl.sinks.memory()
     mine, theirs = streams(flow, (left, right))
     joined = mine.join(theirs, within=("0s", "0s"), uid="join")
-    joined.side("late").write(late)
+    joined.late.write(late)
 
     run(flow, tmp_path / "store", spark, max_rows_per_epoch=2)
 
@@ -356,8 +356,7 @@ def test_joined_rows_can_be_joined_again(
     flow, out = rl.Flow("chain"), rl.sinks.memory()
     left, right = streams(flow, tables)
     first = left.join_latest(right, how="left", uid="first")
-    # Rows of the first join come when their time has passed: they tell time anew.
-    again = first.event_time("at", uid="again").select("user", "n", "p", "at as t")
+    again = first.select("user", "n", "p", "at as t")
     twins = left.stream.select("user as twin", "n as m").key_by("twin", "m")
     again.key_by("user", "n").join(
         twins, within=("0s", "0s"), how="inner", uid="second"
@@ -368,6 +367,38 @@ def test_joined_rows_can_be_joined_again(
     named = [o for o in orders if o[0] not in (None, "end")]
     found = [r[1] for r in out.rows() if r[0] != "end"]
     assert sorted(found) == [o[1] for o in named]
+
+
+def test_bounded_inputs_end_for_one_join_after_the_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What the first gives at the end of its input must not be late for the second."""
+
+    def events(flow: rl.Flow, number: str, key: str, time: str) -> Any:
+        columns = {
+            number: "id",
+            key: "id % 7",
+            time: "timestamp_seconds(1767225600 + id)",
+        }
+        stream = flow.read(rl.sources.generator(columns, rows=90), uid=number)
+        return stream.event_time(time, delay="5 seconds")
+
+    flow, out, late = rl.Flow("ends"), rl.sinks.memory(), rl.sinks.memory()
+    orders = events(flow, "n", "user", "at").key_by("user")
+    rates = events(flow, "r", "account", "since").key_by("account")
+    first = orders.join_latest(rates, how="left", uid="first")
+    again = first.key_by("user")
+    payments = events(flow, "p", "payer", "paid").key_by("payer")
+    second = again.join(payments, within=("-7s", "0s"), how="left", uid="second")
+    second.write(out)
+    second.late.write(late)
+
+    run(flow, tmp_path, spark)
+
+    assert late.rows() == []
+    found = Counter((n, r, p) for n, _, _, r, _, p, _ in out.rows())
+    expected = [(n, n, p) for n in range(90) for p in (n, n - 7) if p >= 0]
+    assert found == Counter(expected)
 
 
 def test_pairs_have_the_later_time_of_their_records(

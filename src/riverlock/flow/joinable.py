@@ -49,7 +49,7 @@ class Joinable:
         Pairs are given as soon as both records are there. Rows without partner
         (``left``, ``right``, ``full``, ``anti``) are given when the watermark says that
         none can come any more, and state is forgotten then. Records without event time,
-        or at or before the watermark, go to ``.side("late")``.
+        or at or before the watermark, go to ``.late``.
 
         Args:
             other: The right side, keyed by the same types.
@@ -70,7 +70,7 @@ class Joinable:
         record's; of several of one instant, the last to come. Records wait until the
         watermark reaches them, so that the result does not depend on who came first.
         Records without event time, or at or before the watermark, go to
-        ``.side("late")``.
+        ``.late``.
 
         Args:
             other: The right side, keyed by the same types.

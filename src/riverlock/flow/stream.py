@@ -22,6 +22,7 @@ from riverlock.flow.graph import (
     Write,
 )
 from riverlock.flow.joinable import Joinable
+from riverlock.flow.joins import EventTimeJoin
 from riverlock.flow.operators import (
     BuiltIn,
     Count,
@@ -265,11 +266,15 @@ class Stream:
 
     @property
     def late(self) -> Stream:
-        """The records that came too late for the window before, or have no time."""
+        """The records too late for the window or join before, or without time."""
         node = self.node.input if isinstance(self.node, Output) else None
+        if isinstance(node, Keyed) and isinstance(node.process, EventTimeJoin):
+            return self.side(EventTimeJoin.late.name)
         if not isinstance(node, Keyed) or node.window is None:
             raise InvalidFlowError(
-                "late", expected="the output of a window", found=repr(self.node)
+                "late",
+                expected="the output of a window or of a join by event time",
+                found=repr(self.node),
             )
         return self._next(Late(input=node), None)
 

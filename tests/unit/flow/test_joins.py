@@ -163,7 +163,7 @@ def test_joins_run_without_spark() -> None:
     right = rates.event_time("since").key_by("account")
     joined = left.join(right, within=("-5m", "10m"), how="left", uid="join")
     joined.write(rl.sinks.memory(), uid="out")
-    joined.side("late").write(rl.sinks.memory(), uid="late")
+    joined.late.write(rl.sinks.memory(), uid="late")
     left.join_latest(right, uid="latest").write(rl.sinks.memory(), uid="as-of")
     left.lookup(right, uid="lookup").write(rl.sinks.memory(), uid="now")
 
