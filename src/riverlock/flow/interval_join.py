@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["IntervalJoin"]
 
 _SECOND_US = 1_000_000
-# Times are listed by eighths of the interval: a record looks at ten lists at most, and
-# changes an eighth of what it could match.
-_PARTS = 8
+# Times are listed by halves of the interval: a record looks at three lists and changes
+# one. Finer lists would be shorter, but each is a look-up, and they are only numbers.
+_PARTS = 2
 
 
 class _Buffer:
@@ -199,6 +199,8 @@ class IntervalJoin(EventTimeJoin):
 
 def _bounds_us(within: Any) -> tuple[int, int]:
     if not isinstance(within, tuple | list) or len(within) != 2:
+        raise _bad_bounds(within)
+    if not all(isinstance(bound, str | timedelta) for bound in within):
         raise _bad_bounds(within)
     lower, upper = map(_signed_us, within)
     if lower > upper:
