@@ -59,9 +59,9 @@ def batches_of(
     return window.steady([found[b] for b in sorted(found)])
 
 
-def to_nowhere(frame: DataFrame) -> DataStreamWriter:
-    """Write what changed to the sink that does nothing."""
-    return frame.writeStream.format("noop").outputMode("update")
+def to_nowhere(frame: DataFrame, mode: str = "update") -> DataStreamWriter:
+    """Write to the sink that does nothing."""
+    return frame.writeStream.format("noop").outputMode(mode)
 
 
 def _processor(fold: Callable[[Any, int, float], tuple[int, float]]) -> Any:

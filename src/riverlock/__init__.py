@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from riverlock.core.times import days, hours, milliseconds, minutes, seconds
     from riverlock.flow.connect import TwoInputProcess
     from riverlock.flow.flow import Flow
+    from riverlock.flow.pattern import pattern
     from riverlock.flow.process import Process, SideOutput
     from riverlock.flow.stream import KeyedStream, Stream
     from riverlock.flow.windowed import WindowedStream
-    from riverlock.flow.windows import sliding, tumbling
+    from riverlock.flow.windows import sessions, sliding, tumbling
     from riverlock.runtime.context import Context
     from riverlock.spark.runner import Handle
     from riverlock.spark.session import local_session as session
@@ -45,7 +46,9 @@ _HOMES = {
     "hours": "riverlock.core.times",
     "milliseconds": "riverlock.core.times",
     "minutes": "riverlock.core.times",
+    "pattern": "riverlock.flow.pattern",
     "seconds": "riverlock.core.times",
+    "sessions": "riverlock.flow.windows",
     "sliding": "riverlock.flow.windows",
     "tumbling": "riverlock.flow.windows",
 }
@@ -71,8 +74,10 @@ __all__ = [
     "hours",
     "milliseconds",
     "minutes",
+    "pattern",
     "seconds",
     "session",
+    "sessions",
     "sinks",
     "sliding",
     "sources",

@@ -12,7 +12,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ import pyarrow.parquet as pq
 from tests.chaos.worker_flow import (
     ACCOUNTS,
     BUCKET_US,
+    PANE_US,
     SEED,
     START_US,
     STEP_US,
     Options,
 )
 
+from riverlock.core.times import END_US
 from riverlock.sinks import files
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.committers import FileCommitter
@@ -35,8 +37,14 @@ from riverlock.snapshot.retention import Retention, sweep
 from riverlock.snapshot.verify import verify
 from riverlock.storage.local import LocalStorage
 
-SINKS = ("events", "windows", "odd", "ledger")
-_FORMATS = {"events": "json", "windows": "parquet", "odd": "json", "ledger": "parquet"}
+_FORMATS = {
+    "events": "json",
+    "windows": "parquet",
+    "odd": "json",
+    "ledger": "parquet",
+    "slides": "parquet",
+}
+SINKS = tuple(_FORMATS)
 
 
 @dataclass(frozen=True)
@@ -81,12 +89,19 @@ class Reference:
     buckets: dict[tuple[str, int], int] = field(default_factory=dict)
     balances: Counter[int] = field(default_factory=Counter)
     postings: Counter[int] = field(default_factory=Counter)
+    panes: Counter[tuple[str, int]] = field(default_factory=Counter)
     watermark_us: int | None = None
+    used_us: int | None = None
 
     def epoch(self, number: int, start: int, end: int) -> dict[str, Counter[Any]]:
         """Return the rows that each sink gets in an epoch."""
         found: dict[str, Counter[Any]] = {name: Counter() for name in SINKS}
+        before = self.used_us
+        if start >= self.options.rows:
+            self.watermark_us = END_US
+        self.used_us = self.watermark_us
         self._fire(found["windows"])
+        self._slide(before, found["slides"])
         touched = set()
         for each in (row(n, self.options) for n in range(start, end)):
             key = each.key
@@ -105,6 +120,8 @@ class Reference:
             self.postings[each.source] += 1
             self.postings[each.target] += 1
             touched |= {each.source, each.target}
+            pane = each.at_us // PANE_US * PANE_US + PANE_US
+            self.panes[key, pane] += each.value
             self.watermark_us = each.at_us
         for account in touched:
             cut = account, self.balances[account], self.postings[account]
@@ -117,6 +134,20 @@ class Reference:
         due = [b for b in self.buckets if mark is not None and self._end(b) <= mark]
         for key, bucket in due:
             windows[key, bucket, self.buckets.pop((key, bucket))] += 1
+
+    def _slide(self, before: int | None, slides: Counter[Any]) -> None:
+        """Windows of two panes are given once the watermark has passed them."""
+        mark = self.used_us
+        if mark is None:
+            return
+        windows = {(k, e) for k, p in self.panes for e in (p, p + PANE_US)}
+        for key, end in windows:
+            if (before is None or before < end) and end <= mark:
+                total = self.panes[key, end] + self.panes[key, end - PANE_US]
+                times = [_instant(us) for us in (end - 2 * PANE_US, end)]
+                slides[key, *times, total] += 1
+        kept = {w: n for w, n in self.panes.items() if w[1] + PANE_US > mark}
+        self.panes = Counter(kept)
 
     @staticmethod
     def _end(bucket: tuple[str, int]) -> int:
@@ -269,6 +300,15 @@ def check_state(catalog: Catalog, epoch: int, reference: Reference) -> None:
     pending = Counter((t["key"], _timer_us(t)) for t in timers)
     ends = Counter((k, (b + 1) * BUCKET_US) for k, b in reference.buckets)
     assert pending == ends
+    slides = manifest.operators["slides"]
+    entries = read_entries(catalog.storage, slides, now_us=manifest.now_us)
+    panes = read_variable(entries, slides, "total").to_pylist()
+    stored = {(p["key"], p["pane_end"]): p["total"] for p in panes}
+    assert stored == {(k, _instant(e)): n for (k, e), n in reference.panes.items()}
+
+
+def _instant(us: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
 
 
 def _timer_us(timer: dict[str, Any]) -> int:

@@ -48,7 +48,7 @@ class Crash:
     loses_copies: bool = False
 
 
-# Commits of recovery pass P9 four times and P10, P11 once before the first new epoch.
+# Commits of recovery pass P9 five times and P10, P11 once before the first new epoch.
 SEQUENCE = (
     Crash("P1", 3, 1),
     Crash("P2", 3, 1, in_worker=True),
@@ -58,11 +58,12 @@ SEQUENCE = (
     Crash("P5", 2, 2, in_worker=True),
     Crash("P6", 2, 2),
     Crash("R2", 1, 7, in_worker=True),
-    # The run and the four sinks are claimed by the same kind of put before.
-    Crash("P7", 6, 7),
+    # The run and the five sinks are claimed by the same kind of put before.
+    Crash("P7", 7, 7),
     Crash("P8", 1, 7, decided=True),
     Crash("R2", 1, 3, in_worker=True),
-    Crash("P9", 5, 3, decided=True),
+    # After the recovered epoch, which five sinks commit again.
+    Crash("P9", 6, 3, decided=True),
     Crash("P10", 2, 3, decided=True),
     Crash("P11", 2, 3, decided=True),
     Crash("P12", 1, 3, decided=None),

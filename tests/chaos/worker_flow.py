@@ -1,8 +1,9 @@
 """The program that chaos tests run, kill and run again.
 
 One flow with everything that can be lost: values, a list, a map, event-time timers,
-side outputs, an aggregate over a ledger, four file sinks. Its rows are plain arithmetic
-on their number, so that ``oracle`` computes them without Spark and without Riverlock.
+side outputs, an aggregate over a ledger, a sliding window, five file sinks. Its rows
+are plain arithmetic on their number, so that ``oracle`` computes them without Spark and
+without Riverlock.
 
 ``python -m tests.chaos.worker_flow --store S --out O`` exits 0 at the end of the input,
 with the error's own exit code otherwise. It prints a line when it has claimed its run,
@@ -27,6 +28,7 @@ from riverlock.core.faults import DIRECTORY_VARIABLE, PLAN_VARIABLE
 START_US = 1_700_000_000_000_000
 STEP_US = 100_000
 BUCKET_US = 10_000_000
+PANE_US = 5_000_000
 ACCOUNTS = 13
 SEED = 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -150,6 +152,7 @@ def build(options: Options) -> rl.Flow:
     track = Track(options.slow_once, options.pause_ms)
     events = rows.key_by("key").process(track, uid="track")
     ledger = rows.transform(_postings).key_by("account")
+    sliding = rows.key_by("key").window(rl.sliding("10 seconds", "5 seconds"))
     out = Path(options.out)
     for name, stream, kind in (
         ("events", events, "json"),
@@ -160,6 +163,7 @@ def build(options: Options) -> rl.Flow:
             ledger.agg(balance="sum(amount)", n="count(*)", uid="ledger"),
             "parquet",
         ),
+        ("slides", sliding.agg(total="sum(value)", uid="slides"), "parquet"),
     ):
         stream.write(rl.sinks.files(str(out / name), format=kind), uid=f"to-{name}")
     return flow

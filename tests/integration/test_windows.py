@@ -103,7 +103,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("size", [37, 10_000])
+@pytest.mark.parametrize("size", [83, 10_000])
 def test_windows_are_those_of_a_batch(
     spark: SparkSession, tmp_path: Path, shape: str, size: int
 ) -> None:
@@ -123,6 +123,29 @@ def test_windows_are_those_of_a_batch(
     assert operator.entries == 0
     entries = read_entries(catalog.storage, operator, now_us=newest.now_us)
     assert entries is None or entries.num_rows == 0
+
+
+@pytest.mark.parametrize("size", [97, 10_000])
+def test_sessions_are_those_of_a_batch(
+    spark: SparkSession, tmp_path: Path, size: int
+) -> None:
+    out = rl.sinks.memory()
+    flow = rl.Flow("sessions")
+    keyed = numbers(flow).key_by("name", "k")
+    aggregates = {**AGGREGATES, "all": "count(v)", "first": "first(at)"}
+    del aggregates["high"]
+    keyed.window(rl.sessions("25 seconds")).agg(aggregates, uid="w").write(out)
+
+    catalog = run(flow, tmp_path / "store", spark, max_rows_per_epoch=size)
+
+    aggregates["first"] = "min(at)"
+    window = F.session_window("at", "25 seconds")
+    found = Counter(comparable(row) for row in out.rows())
+    assert found == expected(batch(spark), ["name", "k"], window, aggregates)
+    assert len(found) > 100
+    newest = catalog.newest()
+    assert newest is not None
+    assert newest.operators["w"].entries == 0
 
 
 def test_windows_that_are_apart_leave_records_out(
@@ -182,7 +205,8 @@ def files(flow: rl.Flow, folder: Path, *, bounded: bool = False) -> rl.Stream:
 
 
 def epoch_seconds(value: Any) -> int:
-    return round(value.timestamp())
+    seconds: int = round(value.timestamp())
+    return seconds
 
 
 def iso_seconds(text: str | None) -> int | None:

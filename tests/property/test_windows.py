@@ -262,6 +262,6 @@ def test_a_sum_that_becomes_too_great_names_operator_and_column() -> None:
     great = pa.array([(1 << 63) - 1], "int64")
     table = table.set_column(table.column_names.index("n"), "n", great)
     info = EpochInfo(epoch=0, now_us=0, seed=0)
+    twice = pa.concat_tables([table, table])
     with engine.store.read() as reader, pytest.raises(StateTypeError, match="'n'"):
-        twice = pa.concat_tables([table, table])
         WindowRun(engine.program, engine.layout, reader, info, twice)

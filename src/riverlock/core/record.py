@@ -8,20 +8,20 @@ which costs more than all the rest of a record.
 from __future__ import annotations
 
 import keyword
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from riverlock.core.times import EPOCH
+from riverlock.core.times import EPOCH, micros
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from riverlock.core.types import Schema
 
-__all__ = ["Record", "record_class"]
+__all__ = ["Record", "record_class", "record_maker"]
 
 _NAIVE = EPOCH.replace(tzinfo=None)
 _TIMES = {"timestamp": EPOCH, "timestamp_ntz": _NAIVE}
@@ -94,3 +94,21 @@ def record_class(schema: Schema, *, is_right: bool = False) -> type[Record]:
     assert issubclass(made, Record)
     _ATTRIBUTES[made] = attributes
     return made
+
+
+def record_maker(schema: Schema) -> Callable[[Iterable[Any]], Record]:
+    """Return what makes records of values as user code sees them."""
+    made = record_class(schema)
+    is_time = [f.type.kind in _TIMES for f in schema.fields]
+
+    def make(values: Iterable[Any]) -> Record:
+        pairs = zip(values, is_time, strict=True)
+        return made(*(_stored_time(v) if is_one else v for v, is_one in pairs))
+
+    return make
+
+
+def _stored_time(value: datetime | None) -> int | None:
+    if value is None:
+        return None
+    return micros(value if value.tzinfo else value.replace(tzinfo=UTC))

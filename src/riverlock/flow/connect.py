@@ -30,6 +30,7 @@ __all__ = [
     "check_same_keys",
     "has_event_time",
     "packed_columns",
+    "refuse_two_inputs",
 ]
 
 # The struct columns in which the rows of the sides travel.
@@ -116,6 +117,21 @@ def _check_has(process: object, method: str, uid: str) -> None:
             f"process of operator {uid!r}",
             expected=f"a method {method}",
             found=type(process).__name__,
+        )
+
+
+def refuse_two_inputs(process: object, uid: str) -> None:
+    """Refuse a process that needs a second stream.
+
+    Raises:
+        InvalidFlowError: It is one.
+    """
+    if isinstance(process, TwoInputProcess):
+        raise InvalidFlowError(
+            f"process of operator {uid!r}",
+            expected="a Process",
+            found=f"{type(process).__name__}, a TwoInputProcess",
+            hint="give it two streams: left.connect(right).process(...)",
         )
 
 

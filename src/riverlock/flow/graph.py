@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from riverlock.core.types import Schema
     from riverlock.flow.process import Process
-    from riverlock.flow.windows import TimeWindows
+    from riverlock.flow.windows import SessionWindows, TimeWindows
     from riverlock.sinks.base import Sink
     from riverlock.sources.base import Source
 
@@ -26,6 +26,7 @@ __all__ = [
     "RowWise",
     "Union",
     "Write",
+    "event_times_of",
     "inputs_of",
     "upstream",
 ]
@@ -104,7 +105,7 @@ class Keyed:
     on_error: Sink | None = None
     visits_all: bool = False
     # Aggregates of windows, which stay open for late records for so long.
-    window: TimeWindows | None = None
+    window: TimeWindows | SessionWindows | None = None
     lateness_us: int = 0
 
 
@@ -159,3 +160,11 @@ def inputs_of(node: Node | Write) -> tuple[Node, ...]:
             return (node.input, *others)
         case _:
             return (node.input,)
+
+
+def event_times_of(node: Node) -> list[EventTime]:
+    """Return the declarations whose rows reach a node, nearest on each way."""
+    if isinstance(node, EventTime):
+        return [node]
+    inputs = (node.input,) if isinstance(node, Keyed) else inputs_of(node)
+    return list(dict.fromkeys(t for i in inputs for t in event_times_of(i)))

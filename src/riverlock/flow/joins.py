@@ -131,6 +131,7 @@ class Lookup(Join):
 class EventTimeJoin(Join):
     """A join by event time: exact for what comes in time, and says what did not."""
 
+    sides = ("late",)
     late = SideOutput("side string, at timestamp, record string")
 
     def _time(self, side: str, record: Any, ctx: Any) -> int | None:

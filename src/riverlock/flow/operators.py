@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.times import duration
 from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of, type_of
 from riverlock.flow.partial import Merge, PartialAggregate, finisher, merger
-from riverlock.flow.process import Process
+from riverlock.flow.process import Process, SideOutput
 from riverlock.state.spec import StateSpec, Value
 
 if TYPE_CHECKING:
@@ -32,17 +32,25 @@ __all__ = [
 
 
 class BuiltIn(Process):
-    """A process whose state is declared once the input's columns are known."""
+    """A process whose state is declared once the input's columns are known.
+
+    Attributes:
+        sides: Names of its side outputs, which are declared together with the state.
+    """
+
+    sides: tuple[str, ...] = ()
 
     def bound(self, keys: Schema, columns: Schema) -> Process:
         """Return the process for an input."""
         raise AssertionError
 
 
-def bind(process: BuiltIn, output: Schema, states: dict[str, StateSpec]) -> BuiltIn:
-    """Return a copy of a process whose class declares the given state."""
+def bind(
+    process: BuiltIn, output: Schema, attributes: Mapping[str, StateSpec | SideOutput]
+) -> BuiltIn:
+    """Return a copy of a process whose class declares state and side outputs."""
     kind = type(process)
-    made = type(kind.__name__, (kind,), {"__module__": kind.__module__, **states})
+    made = type(kind.__name__, (kind,), {"__module__": kind.__module__, **attributes})
     bound: BuiltIn = object.__new__(made)
     bound.__dict__.update(process.__dict__)
     bound.output = output

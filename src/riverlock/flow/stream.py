@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
-from riverlock.flow.connect import TwoInputProcess
+from riverlock.flow.connect import refuse_two_inputs
+from riverlock.flow.deduplicate import Deduplicate
 from riverlock.flow.graph import (
     EventTime,
     Keyed,
@@ -22,7 +23,7 @@ from riverlock.flow.graph import (
     Write,
 )
 from riverlock.flow.joinable import Joinable
-from riverlock.flow.joins import EventTimeJoin
+from riverlock.flow.matching import Match
 from riverlock.flow.operators import (
     BuiltIn,
     Count,
@@ -30,21 +31,25 @@ from riverlock.flow.operators import (
     Reduce,
     UpdateState,
 )
+from riverlock.flow.pattern import Pattern
 from riverlock.flow.process import Process, check_process, side_outputs
+from riverlock.flow.ranking import Top, ranked
+from riverlock.flow.static_join import StaticJoinable
+from riverlock.flow.timing import positive_duration, timing_of
 from riverlock.flow.windowed import WindowedStream
 from riverlock.sinks.base import Sink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
 
     from riverlock.flow.flow import Flow
-    from riverlock.flow.windows import TimeWindows
+    from riverlock.flow.windows import SessionWindows, TimeWindows
 
 __all__ = ["KeyedStream", "Stream"]
 
 
-class Stream:
+class Stream(StaticJoinable):
     """Rows on their way from a source to sinks.
 
     Methods that take an expression accept SQL text or a PySpark ``Column``.
@@ -127,32 +132,6 @@ class Stream:
         each epoch, never twice at a time, but not always in the same thread.
         """
         return self._next(self._relational("transform", function), None)
-
-    def join_static(
-        self, table: Any, *, on: str | Sequence[str], how: str = "inner"
-    ) -> Stream:
-        """Add the columns of a table to each row: reference data, read in each epoch.
-
-        The table is broadcast, so it must fit into the memory of a worker.
-
-        Args:
-            table: A DataFrame; or a function from SparkSession to one, which is called
-                for every epoch, so that the next epoch sees a table that has changed.
-            on: The column, or several, that both sides have.
-            how: ``inner``, or ``left`` to keep rows without a match.
-        """
-        columns = (on,) if isinstance(on, str) else tuple(on)
-        if not columns:
-            raise InvalidFlowError(
-                "on of join_static", expected="names of columns", found=repr(on)
-            )
-        for column in columns:
-            self._check_column("join_static", column)
-        if how not in ("inner", "left"):
-            raise InvalidFlowError(
-                "how of join_static", expected="inner or left", found=repr(how)
-            )
-        return self._next(self._relational("join_static", table, columns, how), None)
 
     def _row_wise(
         self,
@@ -254,7 +233,10 @@ class Stream:
         return KeyedStream(self, columns)
 
     def window(
-        self, window: TimeWindows, *, lateness: str | timedelta = "0 seconds"
+        self,
+        window: TimeWindows | SessionWindows,
+        *,
+        lateness: str | timedelta = "0 seconds",
     ) -> WindowedStream:
         """Divide all records by event time: ``window(rl.tumbling("1 hour"))``.
 
@@ -266,14 +248,17 @@ class Stream:
 
     @property
     def late(self) -> Stream:
-        """The records too late for the window or join before, or without time."""
+        """The records that came too late for the operator before.
+
+        Of a window: for all of their windows; also those without an event time.
+        """
         node = self.node.input if isinstance(self.node, Output) else None
-        if isinstance(node, Keyed) and isinstance(node.process, EventTimeJoin):
-            return self.side(EventTimeJoin.late.name)
+        if isinstance(node, Keyed) and "late" in _sides(node.process):
+            return self.side("late")
         if not isinstance(node, Keyed) or node.window is None:
             raise InvalidFlowError(
                 "late",
-                expected="the output of a window or of a join by event time",
+                expected="the output of a window, join, deduplicate or match",
                 found=repr(self.node),
             )
         return self._next(Late(input=node), None)
@@ -298,14 +283,14 @@ class Stream:
                 found="none",
             )
         keyed = self.node.input
-        sides = side_outputs(type(keyed.process))
+        sides = _sides(keyed.process)
         if name not in sides:
             raise InvalidFlowError(
                 f"side output {name!r} of operator {keyed.uid!r}",
                 expected=f"one of {sorted(sides)}",
                 found=repr(name),
             )
-        return self._next(Output(input=keyed, name=name), sides[name].schema)
+        return self._next(Output(input=keyed, name=name), sides[name])
 
     def write(
         self, sink: Sink, *, mode: str | None = None, uid: str | None = None
@@ -349,6 +334,13 @@ class Stream:
 
 # The output of a window that a mode of writing is.
 _MODES = {"append": "main", "update": "updates"}
+
+
+def _sides(process: Process | None) -> dict[str, Schema | None]:
+    """Return the side outputs; columns of a built-in operator's are told later."""
+    if isinstance(process, BuiltIn):
+        return dict.fromkeys(process.sides)
+    return {n: s.schema for n, s in side_outputs(type(process)).items()}
 
 
 def _check_has_rows(node: Node) -> None:
@@ -395,13 +387,7 @@ class KeyedStream(Joinable):
         flow = self.stream.flow
         taken = flow.take_uid(uid, "process")
         output = check_process(process, taken)
-        if isinstance(process, TwoInputProcess):
-            raise InvalidFlowError(
-                f"process of operator {taken!r}",
-                expected="a Process",
-                found=f"{type(process).__name__}, a TwoInputProcess",
-                hint="give it two streams: left.connect(right).process(...)",
-            )
+        refuse_two_inputs(process, taken)
         if broadcast is not None:
             self.stream._same_flow(broadcast, "broadcast")
         node = Keyed(
@@ -425,7 +411,13 @@ class KeyedStream(Joinable):
         return Stream(flow, Output(input=node, name="main"), output)
 
     def _built_in(
-        self, kind: str, process: Process, uid: str | None, *, visits_all: bool = False
+        self,
+        kind: str,
+        process: Process,
+        uid: str | None,
+        *,
+        output: Schema | None = None,
+        visits_all: bool = False,
     ) -> Stream:
         flow = self.stream.flow
         node = Keyed(
@@ -436,11 +428,14 @@ class KeyedStream(Joinable):
             on_error=flow.on_error,
             visits_all=visits_all,
         )
-        # Its columns begin with the key's, whose types Spark tells later.
-        return self._keyed(node, None)
+        # None: its columns begin with the key's, whose types Spark tells later.
+        return self._keyed(node, output)
 
     def window(
-        self, window: TimeWindows, *, lateness: str | timedelta = "0 seconds"
+        self,
+        window: TimeWindows | SessionWindows,
+        *,
+        lateness: str | timedelta = "0 seconds",
     ) -> WindowedStream:
         """Divide the records of each key by event time.
 
@@ -519,3 +514,86 @@ class KeyedStream(Joinable):
         return self._built_in(
             "update_state_by_key", UpdateState(function, state), uid, visits_all=True
         )
+
+    def deduplicate(
+        self, within: str | timedelta = "1 hour", *, uid: str | None = None
+    ) -> Stream:
+        """Keep the first record of each key, and further ones ``within`` away from it.
+
+        A record is dropped if one of its key was kept whose event time is less than
+        ``within`` away, on either side. What comes first is kept, so the result depends
+        on the order of arrival, but not on where epochs end; no two kept records of a
+        key are closer than ``within``. Records that are late, and no duplicates of what
+        is still remembered, go to the side output ``late``.
+
+        Without event time the time is the clock's, which is one instant per epoch.
+        """
+        distance = positive_duration("within of deduplicate", within)
+        process = Deduplicate(distance, timing_of(self.stream.node))
+        return self._built_in("deduplicate", process, uid, output=self.stream.schema)
+
+    def top(
+        self, n: int, by: str, *, descending: bool = True, uid: str | None = None
+    ) -> Stream:
+        """Keep the ``n`` best records of each key by a column.
+
+        Gives the input's columns and ``rank`` (1 is the best). Each epoch gives the
+        ranks that have another record than before: written as upserts by key and rank,
+        they are the ranking. Of equal records the earlier one is better; null is worse
+        than any value.
+        """
+        if type(n) is not int or n < 1:
+            raise InvalidFlowError(
+                "n of top", expected="a whole number from 1 on", found=repr(n)
+            )
+        self.stream._check_column("top", by)
+        schema = self.stream.schema
+        output = None if schema is None else ranked(schema, by)
+        process = Top(n, by, descending=descending)
+        return self._built_in("top", process, uid, output=output)
+
+    def match(
+        self,
+        pattern: Pattern,
+        output: SchemaLike,
+        select: Callable[[dict[str, Any]], Any],
+        *,
+        uid: str | None = None,
+    ) -> Stream:
+        """Look for a pattern in the events of each key.
+
+        Events are looked at in the order of their times, those of one instant in the
+        order of arrival, once the watermark is past them: the result depends neither
+        on the order of arrival nor on where epochs end. Late records are not looked
+        at; they go to the side output ``late``. Without event time, events are looked
+        at as they come, and times are the clock's.
+
+        A match ends all others that had begun before its last event: no event is in two
+        matches.
+
+        Args:
+            pattern: What ``rl.pattern(...)`` began; it has a ``within``.
+            output: Columns of what ``select`` returns.
+            select: A function from the events of a match, by name, to a row. Optional
+                events that did not come are not among them.
+            uid: Stable name of its state; keep it when the code changes.
+        """
+        if not isinstance(pattern, Pattern):
+            raise InvalidFlowError(
+                "pattern of match", expected="rl.pattern(...)", found=repr(pattern)
+            )
+        if pattern.span is None:
+            raise InvalidFlowError(
+                "pattern of match",
+                expected="a bound on its time: state must not grow for ever",
+                found="none",
+                hint="end the pattern with .within('10 minutes')",
+            )
+        if not callable(select):
+            raise InvalidFlowError(
+                "select of match", expected="a function", found=repr(select)
+            )
+        columns = schema_of(output)
+        timing = timing_of(self.stream.node)
+        process = Match(pattern, columns, select, timing)
+        return self._built_in("match", process, uid, output=columns)

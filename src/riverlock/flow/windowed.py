@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
 from riverlock.flow.graph import Keyed, Output
-from riverlock.flow.windows import TimeWindows
+from riverlock.flow.windows import SessionWindows, TimeWindows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,15 +25,23 @@ class WindowedStream:
         self,
         stream: Stream,
         keys: tuple[str, ...],
-        window: TimeWindows,
+        window: TimeWindows | SessionWindows,
         lateness: str | timedelta,
     ) -> None:
         """Made by ``window``."""
-        if not isinstance(window, TimeWindows):
+        if not isinstance(window, TimeWindows | SessionWindows):
             raise InvalidFlowError(
                 "window",
-                expected='rl.tumbling("1 hour") or rl.sliding("1 hour", "5 minutes")',
+                expected="one of rl.tumbling, rl.sliding, rl.sessions",
                 found=repr(window),
+                hint='write window(rl.tumbling("1 hour"))',
+            )
+        if isinstance(window, SessionWindows) and not keys:
+            raise InvalidFlowError(
+                "sessions",
+                expected="a keyed stream",
+                found="all records",
+                hint="call .key_by(...) before",
             )
         self._stream, self._keys, self._window = stream, keys, window
         self._lateness_us = duration_us(lateness)

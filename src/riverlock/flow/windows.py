@@ -16,7 +16,7 @@ from riverlock.core.times import duration_us
 if TYPE_CHECKING:
     from datetime import timedelta
 
-__all__ = ["TimeWindows", "sliding", "tumbling"]
+__all__ = ["SessionWindows", "TimeWindows", "sessions", "sliding", "tumbling"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,31 @@ class TimeWindows:
         """Return the end of the last one; before the first: the pane is in a gap."""
         latest = pane_end_us - self.pane_us + self.size_us
         return latest - (latest - self.phase_us) % self.slide_us
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionWindows:
+    """Windows that last until a key has been silent for some time; see ``sessions``."""
+
+    gap_us: int
+
+    def __str__(self) -> str:
+        """Say what must not change while there is state (format §4.1)."""
+        return f"session {self.gap_us}"
+
+
+def sessions(gap: str | timedelta) -> SessionWindows:
+    """Let windows last while records of a key come: ``sessions("30 minutes")``.
+
+    One begins with its first record and ends a gap after the last; a record that comes
+    exactly a gap after another still belongs to it, as in Spark and Flink.
+    """
+    window = SessionWindows(gap_us=duration_us(gap))
+    if window.gap_us <= 0:
+        raise InvalidConfigError(
+            "gap of a session", expected="more than 0", found=f"{window.gap_us} µs"
+        )
+    return window
 
 
 def tumbling(

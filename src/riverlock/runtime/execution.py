@@ -10,6 +10,7 @@ one decode and one encode. Values of the key are plain attributes meanwhile.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from types import GeneratorType
@@ -31,7 +32,7 @@ from riverlock.state.codec import encode
 from riverlock.state.store import EVENT, PROCESSING, StateReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
@@ -90,6 +91,8 @@ class Execution:
             watermark_us=program.late_at(info),
             seed=info.seed,
         )
+        # Records that were left out because they came too late.
+        self.late_rows = 0
         self.emitted: Emitted = {name: [] for name in program.outputs}
         self.dead: list[tuple[Any, ...]] = []
         self.ctx._emitted = {n: r for n, r in self.emitted.items() if n != MAIN}
@@ -113,6 +116,8 @@ class Execution:
         self._limits = (info.watermark_us, info.now_us)
         # Built-in operators give one row per key at the end of its turn.
         self._result = getattr(self._user, "_result", None)
+        # And forget what waited for a timer whose handling raised.
+        self._skip = getattr(self._user, "_skip", None)
         self._has_timers = overrides(program.process, "on_timer")
         self._is_plain = self._instance.is_plain and not program.has_dead_letters
         # What has become of timers in this epoch, for the heads of the queue.
@@ -327,10 +332,11 @@ class Execution:
         """Let a built-in operator give the row of the key."""
         assert self._result is not None
         step = partial(self._result, self.ctx)
-        if careful:
-            self._carefully("all records of the key", step)
-        else:
-            self._guard("the function", self._settled_step, step)
+        with self._at_the_watermark():
+            if careful:
+                self._carefully("all records of the key", step)
+            else:
+                self._guard("the function", self._settled_step, step)
 
     def _compiled(self, *, has_times: bool) -> Turns:
         """Return the hot loop of the whole system, made for this operator."""
@@ -393,13 +399,15 @@ class Execution:
             self.ctx._time_us = None if data.times is None else data.times[i]
             self._carefully(record, partial(self._user.on_event, record, self.ctx))
 
-    def _carefully(self, record: Any, step: Callable[[], Iterable[Any] | None]) -> None:
+    def _carefully(self, record: Any, step: Callable[[], Iterable[Any] | None]) -> bool:
+        """Run a step; returns whether it was not taken back."""
         ctx = self.ctx
         marks, saved, timers = self._marks(), self._instance.save(), dict(ctx._timers)
         chance = ctx._random and ctx._random.getstate()
         try:
             self._emit(step())
             self._instance.check()
+            return True
         except StateCorruptedError:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of user code
@@ -411,6 +419,7 @@ class Execution:
             else:
                 ctx._random = None
             self._dead_letter(error, record)
+            return False
 
     def _dead_letter(self, error: Exception, record: Any) -> None:
         cause = error.__cause__ if isinstance(error, RiverlockError) else None
@@ -429,8 +438,9 @@ class Execution:
     def _emit(self, rows: Iterable[Any] | None) -> None:
         if rows is not None:
             _check_rows(rows)
-            at, as_row = self.ctx._time_us, self._as_tuple
-            self._main.extend([(as_row(r), at) for r in rows])
+            ctx, as_row = self.ctx, self._as_tuple
+            # Built-in operators may move the time on from row to row.
+            self._main.extend([(as_row(r), ctx._time_us) for r in rows])
 
     def _initial(self, data: KeyedInput, position: int, *, careful: bool) -> None:
         self.ctx._time_us = None
@@ -444,10 +454,16 @@ class Execution:
 
     def _fire(self, pending: list[tuple[int, int]], *, careful: bool) -> None:
         """Fire timers in time order; a later one set meanwhile fires in its turn."""
+        with self._at_the_watermark():
+            self._fire_all(pending, careful=careful)
+
+    @contextmanager
+    def _at_the_watermark(self) -> Iterator[None]:
+        """Show the epoch's watermark, which records may not have seen yet."""
         ctx = self.ctx
         before, ctx._watermark_us = ctx._watermark_us, self._info.watermark_us
         try:
-            self._fire_all(pending, careful=careful)
+            yield
         finally:
             ctx._watermark_us = before
 
@@ -462,7 +478,9 @@ class Execution:
             step = partial(self._user.on_timer, from_micros(at_us), ctx)
             name = f"timer at {to_iso(at_us)}"
             if careful:
-                self._carefully(name, step)
+                if not self._carefully(name, step) and self._skip is not None:
+                    self._skip(from_micros(at_us))
+                    self._instance.check()
             else:
                 self._guard("on_timer", self._settled_step, step, record=name)
             # One set for the same or an earlier time waits for the next epoch: a

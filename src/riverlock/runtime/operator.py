@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from riverlock.flow.sessions import SessionAggregate
 from riverlock.flow.windowing import WindowAggregate
+from riverlock.runtime.columns import TIME
 from riverlock.runtime.execution import Execution
 from riverlock.runtime.folding import Folding, fold
 from riverlock.runtime.inputs import keyed_input
@@ -12,8 +17,6 @@ from riverlock.runtime.windowing import WindowRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
     from riverlock.runtime.program import EpochInfo, OperatorProgram
     from riverlock.state.layout import StateLayout
@@ -52,6 +55,9 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
     if isinstance(program.process, WindowAggregate):
         on_prepared()
         return WindowRun(program, layout, reader, info, table)
+    late_rows = 0
+    if isinstance(program.process, SessionAggregate) and table:
+        table, late_rows = _on_time(table, program.process.grace_us, program, info)
     data = keyed_input(table, program) if table else None
     if data and data.ids:
         data.payloads = reader.get_many(data.ids)
@@ -60,5 +66,19 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
     if folded is not None:
         return folded
     execution = Execution(program, layout, reader, info, is_first=is_first)
+    execution.late_rows = late_rows
     execution.run(data)
     return execution
+
+
+def _on_time(
+    table: pa.Table, grace_us: int, program: OperatorProgram, info: EpochInfo
+) -> tuple[pa.Table, int]:
+    """Leave out records that have no time or are too late; returns how many."""
+    limit = program.late_at(info)
+    times = table[TIME]
+    keep = pc.is_valid(times)
+    if limit is not None:
+        keep = pc.and_kleene(keep, pc.greater(times, limit - grace_us))
+    kept = table.filter(keep)
+    return kept, table.num_rows - kept.num_rows

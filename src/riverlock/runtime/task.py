@@ -35,6 +35,7 @@ from riverlock.runtime.columns import (
     rows_table,
     sequence,
 )
+from riverlock.runtime.folding import Folding
 from riverlock.runtime.operator import Done, run_operator
 from riverlock.runtime.program import (
     DEAD,
@@ -43,7 +44,6 @@ from riverlock.runtime.program import (
     EpochInfo,
     OperatorProgram,
 )
-from riverlock.runtime.windowing import WindowRun
 from riverlock.runtime.working_copy import Baseline, WorkingCopy
 from riverlock.sinks.stager import StagePoint, Stager
 from riverlock.snapshot.files import encode_table, write_state_file
@@ -320,7 +320,7 @@ class _Turn:
             files=files, timers=timers, entries_delta=done.log.added
         )
         metrics = {**clock.laps, "dead_letters": len(done.dead)}
-        if isinstance(done, WindowRun):
+        if not isinstance(done, Folding) and done.late_rows:
             metrics[LATE_ROWS] = done.late_rows
         return Vote(
             partition=self.partition,

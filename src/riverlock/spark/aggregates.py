@@ -17,8 +17,9 @@ from pyspark.sql import functions as F
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Type, type_of
 from riverlock.flow.partial import Merge, PartialAggregate
+from riverlock.flow.windows import SessionWindows
 from riverlock.runtime.columns import ROWS, SEQ, SOURCE, TIME, WINDOW
-from riverlock.spark.frames import as_column, pane_end
+from riverlock.spark.frames import as_column, hidden_columns, pane_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from riverlock.flow.windows import TimeWindows
 
-__all__ = ["Combine", "plan_aggregates"]
+__all__ = ["Combine", "Singles", "plan_aggregates"]
 
 # Nodes of a physical plan that stand between an aggregate and its exchange.
 _WRAPPERS = ("WholeStageCodegenExec", "InputAdapter", "SortExec")
@@ -67,6 +68,20 @@ class Combine:
             return named.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
         numbered = frame.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
         return numbered.groupBy(*grouping, SEQ).agg(*columns)
+
+
+@dataclass(frozen=True)
+class Singles:
+    """Partial aggregates of each row by itself, for windows that only state knows."""
+
+    keys: tuple[str, ...]
+    parts: Mapping[str, str]
+
+    def apply(self, frame: DataFrame) -> DataFrame:
+        """Return the partial aggregates of every row."""
+        parts = [F.expr(text).alias(name) for name, text in self.parts.items()]
+        keys = [F.col(f"`{k}`") for k in self.keys]
+        return frame.select(*keys, *parts, *hidden_columns(frame))
 
 
 def _partial(aggregated: DataFrame, keys: int, parts: int) -> DataFrame | None:
@@ -127,14 +142,15 @@ def plan_aggregates(
     keys: tuple[str, ...],
     aggregates: Mapping[str, Any],
     uid: str,
-    window: TimeWindows | None = None,
-) -> tuple[Combine, dict[str, PartialAggregate]]:
+    window: TimeWindows | SessionWindows | None = None,
+) -> tuple[Combine | Singles, dict[str, PartialAggregate]]:
     """Split aggregate expressions.
 
     Raises:
         InvalidFlowError: An expression is not one of the supported aggregates.
     """
     parts: dict[str, Any] = {}
+    singles: dict[str, str] = {}
     found: dict[str, PartialAggregate] = {}
     for name, expression in aggregates.items():
         column = as_column(expression)
@@ -156,9 +172,16 @@ def plan_aggregates(
             for merge, names in how.merges(name)
         ]
         parts |= named
+        singles |= {
+            name + suffix: f"cast({how.rows[suffix].format(x=argument, t=TIME)}"
+            f" as {types[name + suffix].ddl})"
+            for suffix in how.columns
+        }
         found[name] = PartialAggregate(
             type=_type(frame, column), merges=tuple(merges), result=how.result
         )
+    if isinstance(window, SessionWindows):
+        return Singles(keys, singles), found
     return Combine(keys, parts, window), found
 
 
@@ -166,11 +189,13 @@ def plan_aggregates(
 class _Split:
     """How an aggregate is split: partial columns by suffix, their merge, the result.
 
-    Columns are SQL over the argument ``x`` and the event time ``t``; None is the
-    aggregate itself.
+    Both kinds of columns are SQL over the argument ``x`` and the event time ``t``; None
+    is the aggregate itself.
     """
 
     columns: dict[str, str | None]
+    # The same of a single row.
+    rows: dict[str, str]
     merge: str
     result: str
     needs_time: bool = False
@@ -184,31 +209,43 @@ class _Split:
 
 
 _ALONE = ("sum", "min", "max", "concat", "distinct")
+_ITSELF: dict[str, str | None] = {"": None}
+_VALUE = {"": "{x}"}
+_ONE = "if({x} is null, 0L, 1L)"
+_LIST = {"": "if({x} is null, array(), array({x}))"}
 _MOMENTS: dict[str, str | None] = {
     "_count": "count(cast({x} as double))",
     "_mean": "avg(cast({x} as double))",
     "_squares": "var_pop(cast({x} as double)) * count(cast({x} as double))",
 }
+_MOMENT = {"_count": _ONE, "_mean": "{x}", "_squares": "if({x} is null, null, 0D)"}
 _SPLITS = {
-    "Count": _Split({"": None}, "sum", "count"),
-    "Sum": _Split({"": None}, "sum", "same"),
-    "Min": _Split({"": None}, "min", "same"),
-    "Max": _Split({"": None}, "max", "same"),
-    "Average": _Split({"_sum": "sum({x})", "_count": "count({x})"}, "sum", "avg"),
-    "StddevSamp": _Split(_MOMENTS, "moments", "stddev_samp"),
-    "StddevPop": _Split(_MOMENTS, "moments", "stddev_pop"),
-    "VarianceSamp": _Split(_MOMENTS, "moments", "var_samp"),
-    "VariancePop": _Split(_MOMENTS, "moments", "var_pop"),
-    "CollectList": _Split({"": None}, "concat", "list"),
-    "CollectSet": _Split({"": None}, "distinct", "list"),
+    "Count": _Split(_ITSELF, {"": _ONE}, "sum", "count"),
+    "Sum": _Split(_ITSELF, _VALUE, "sum", "same"),
+    "Min": _Split(_ITSELF, _VALUE, "min", "same"),
+    "Max": _Split(_ITSELF, _VALUE, "max", "same"),
+    "Average": _Split(
+        {"_sum": "sum({x})", "_count": "count({x})"},
+        {"_sum": "{x}", "_count": _ONE},
+        "sum",
+        "avg",
+    ),
+    "StddevSamp": _Split(_MOMENTS, _MOMENT, "moments", "stddev_samp"),
+    "StddevPop": _Split(_MOMENTS, _MOMENT, "moments", "stddev_pop"),
+    "VarianceSamp": _Split(_MOMENTS, _MOMENT, "moments", "var_samp"),
+    "VariancePop": _Split(_MOMENTS, _MOMENT, "moments", "var_pop"),
+    "CollectList": _Split(_ITSELF, _LIST, "concat", "list"),
+    "CollectSet": _Split(_ITSELF, _LIST, "distinct", "list"),
     "First": _Split(
         {"_time": "min({t})", "": "min_by({x}, {t})"},
+        {"_time": "{t}", "": "{x}"},
         "earliest",
         "second",
         needs_time=True,
     ),
     "Last": _Split(
         {"_time": "max({t})", "": "max_by({x}, {t})"},
+        {"_time": "{t}", "": "{x}"},
         "latest",
         "second",
         needs_time=True,
@@ -230,7 +267,8 @@ def _function(frame: DataFrame, name: str, column: Column, uid: str) -> tuple[st
         function = expression.aggregateFunction()
         found = function.getClass().getSimpleName()
         plain = not expression.isDistinct() and expression.filter().isEmpty()
-        if plain and found in _SPLITS:
+        is_single = found != "Count" or function.children().size() == 1
+        if plain and is_single and found in _SPLITS:
             return found, function.children().head().sql()
     raise InvalidFlowError(
         f"aggregate {name!r} of operator {uid!r}",

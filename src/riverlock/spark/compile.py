@@ -19,10 +19,20 @@ from pyspark.sql import DataFrame
 from riverlock.coordinator.plan import OperatorPlan
 from riverlock.core.errors import InvalidFlowError, StateSchemaError
 from riverlock.core.types import Schema, schema_of
-from riverlock.flow.graph import EventTime, Keyed, Output, RowWise, Write, inputs_of
+from riverlock.flow.graph import (
+    EventTime,
+    Keyed,
+    Output,
+    RowWise,
+    Write,
+    event_times_of,
+    inputs_of,
+)
 from riverlock.flow.operators import Aggregate, BuiltIn
 from riverlock.flow.process import check_process, overrides, side_outputs
+from riverlock.flow.sessions import SessionAggregate
 from riverlock.flow.windowing import WindowAggregate
+from riverlock.flow.windows import SessionWindows
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.program import (
     DEAD,
@@ -35,7 +45,7 @@ from riverlock.runtime.task import Targets
 from riverlock.sinks import FileSink
 from riverlock.sinks.stagers import FileStager, TableStager
 from riverlock.snapshot.records import InputRange
-from riverlock.spark.aggregates import Combine, plan_aggregates
+from riverlock.spark.aggregates import Combine, Singles, plan_aggregates
 from riverlock.spark.frames import Frames, LateRows, visible
 from riverlock.state.keys import check_keys
 
@@ -62,7 +72,7 @@ class KeyedStage:
     node: Keyed
     program: OperatorProgram
     blob: bytes
-    combine: Combine | None
+    combine: Combine | Singles | None
     targets: dict[str, Targets]
     event_times: tuple[str, ...]  # declarations whose minimum is the watermark
 
@@ -244,11 +254,11 @@ class _Compiler:
             blob=_pickled(program),
             combine=combine,
             targets=self._targets(node, program),
-            event_times=tuple(_upstream_times(node)),
+            event_times=tuple(t.uid for t in event_times_of(node)),
         )
 
     @staticmethod
-    def _aggregate(frame: DataFrame, node: Keyed) -> tuple[Combine, BuiltIn]:
+    def _aggregate(frame: DataFrame, node: Keyed) -> tuple[Combine | Singles, BuiltIn]:
         if node.window is not None and TIME not in frame.columns:
             raise InvalidFlowError(
                 f"window of operator {node.uid!r}",
@@ -261,6 +271,8 @@ class _Compiler:
         )
         if node.window is None:
             return combine, Aggregate(found)
+        if isinstance(node.window, SessionWindows):
+            return combine, SessionAggregate(found, node.window, node.lateness_us)
         return combine, WindowAggregate(found, node.window, node.lateness_us)
 
     def _program(
@@ -402,14 +414,6 @@ def _keys(columns: Schema, node: Keyed) -> Schema:
 
 def _check_columns(frame: DataFrame, node: Keyed) -> None:
     _keys(visible(frame), node)
-
-
-def _upstream_times(node: Node) -> list[str]:
-    """Return the declarations whose rows reach a node, nearest on each way."""
-    if isinstance(node, EventTime):
-        return [node.uid]
-    inputs = (node.input,) if isinstance(node, Keyed) else inputs_of(node)
-    return list(dict.fromkeys(t for i in inputs for t in _upstream_times(i)))
 
 
 def _stager(node: Write, schema: Schema) -> Stager:

@@ -29,6 +29,7 @@ from riverlock.flow.graph import (
     RowWise,
     Union,
 )
+from riverlock.flow.windows import SessionWindows, TimeWindows
 from riverlock.runtime.columns import BRANCH, HIDDEN, SEQ, SOURCE, TIME
 from riverlock.spark.connect import connected
 from riverlock.spark.remote import unlogged
@@ -39,7 +40,6 @@ from riverlock.spark.structs import struct_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from riverlock.flow.windows import TimeWindows
     from riverlock.snapshot.records import InputRange
     from riverlock.sources.reader import Reader
 
@@ -85,6 +85,17 @@ def pane_end(window: TimeWindows) -> Column:
     """Return the end of the pane that a row's event time lies in."""
     text = f"{TIME} - pmod({TIME} - {window.offset_us}L, {window.pane_us}L)"
     return F.expr(f"{text} + {window.pane_us}L")
+
+
+def _is_closed(window: TimeWindows | SessionWindows, at_us: int) -> Column:
+    """Return whether all windows of a row have ended at an instant."""
+    if isinstance(window, SessionWindows):
+        return F.col(TIME) + F.lit(window.gap_us) <= F.lit(at_us)
+    pane = pane_end(window)
+    latest = pane + F.lit(window.size_us - window.pane_us)
+    last = latest - F.pmod(latest - F.lit(window.phase_us), window.slide_us)
+    # Where windows are apart, some panes are in none, and never late.
+    return (last >= pane) & (last <= F.lit(at_us))
 
 
 class Frames:
@@ -182,18 +193,12 @@ class Frames:
 
     def _of_late(self, node: Keyed) -> DataFrame:
         """Return the records that the window left out, read a second time."""
-        window, frame = node.window, self.frame(node.input)
-        assert window is not None
-        pane = pane_end(window)
+        assert node.window is not None
         too_late = F.col(TIME).isNull()
         limit = self._late[node.uid].until_us
         if limit is not None:
-            latest = pane + F.lit(window.size_us - window.pane_us)
-            last = latest - F.pmod(latest - F.lit(window.phase_us), window.slide_us)
-            # Where windows are apart, some panes are in none, and never late.
-            is_closed = last + F.lit(node.lateness_us) <= F.lit(limit)
-            too_late = too_late | ((last >= pane) & is_closed)
-        return frame.where(too_late)
+            too_late = too_late | _is_closed(node.window, limit - node.lateness_us)
+        return self.frame(node.input).where(too_late)
 
     def _read(self, node: Read) -> DataFrame:
         reader: Any = self._readers[node.uid]

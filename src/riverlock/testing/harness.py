@@ -16,7 +16,7 @@ import math
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ from riverlock.core.times import duration_us, from_micros, micros
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
 from riverlock.flow.operators import BuiltIn
 from riverlock.flow.process import check_process, side_outputs
-from riverlock.runtime.columns import GROUP, INPUT, SEQ, rows_table
+from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, rows_table
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
     BROADCASTS,
@@ -83,6 +83,7 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
     seed: int = 0,
     key_groups: int = 128,
     visits_all: bool = False,
+    follows_keyed: bool = False,
 ) -> Harness:
     """Return a harness around a process.
 
@@ -105,6 +106,8 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
         key_groups: As of the flow.
         visits_all: Visit every stored key in every epoch, as
             ``update_state_by_key`` does.
+        follows_keyed: Handle records before timers and the watermark, as an operator
+            does whose records come from another one.
 
     Raises:
         InvalidFlowError: The process is no process, or declares the impossible.
@@ -142,6 +145,7 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
         initial=None if initial is None else schema_of(initial),
         has_dead_letters=on_error == "dead_letter",
         visits_all=visits_all,
+        follows_keyed=follows_keyed,
     )
     return Harness(program, clock or ManualClock(_START_US), inputs, seed, key_groups)
 
@@ -170,6 +174,14 @@ class Saved:
     changes: tuple[bytes, ...] = field(repr=False)  # Parquet, oldest first
 
 
+class Sent(NamedTuple):
+    """A record on its way into an epoch."""
+
+    kind: int  # EVENTS, BROADCASTS or INITIALS
+    record: Any
+    time_us: int | None = None
+
+
 class Harness:
     """Drives a process and shows what it did."""
 
@@ -185,6 +197,7 @@ class Harness:
         self.clock = clock
         self.watermark: datetime | None = None
         self.epochs = 0
+        self._previous_us: int | None = None  # the watermark of the last epoch
         self.dead_letters: list[dict[str, Any]] = []
         self._program = program
         self._layout = program.layout()
@@ -196,31 +209,46 @@ class Harness:
         self._rebuilt = MemoryStore()
         self._changes: list[bytes] = []
         self._rows: dict[str, list[tuple[Any, ...]]] = {n: [] for n in program.outputs}
-        self._pending: list[tuple[int, Any]] | None = None
+        # Event times of these rows, which a later operator would see.
+        self._row_times: dict[str, list[int | None]] = {n: [] for n in self._rows}
+        self._pending: list[Sent] | None = None
 
     def send(self, *records: Any) -> list[tuple[Any, ...]]:
         """Handle records (dictionaries or tuples) in order; returns the rows they gave.
 
         Outside ``with h.epoch()`` the call is an epoch of its own.
         """
-        rows = [self._input.row(r, is_right=False) for r in records]
-        return self._add(EVENTS, rows)
+        return self._add([self._sent(record) for record in records])
 
     def send_right(self, *records: Any) -> list[tuple[Any, ...]]:
         """Handle records of the right side of a process with two inputs.
 
         In one epoch those of the right side come first, as in Spark.
         """
-        rows = [self._input.row(r, is_right=True) for r in records]
-        return self._add(EVENTS, rows)
+        return self._add([self._sent(record, is_right=True) for record in records])
+
+    def _sent(
+        self, record: Any, time_us: int | None = None, *, is_right: bool = False
+    ) -> Sent:
+        return Sent(EVENTS, self._input.row(record, is_right=is_right), time_us)
+
+    def _send_timed(
+        self, records: Iterable[tuple[Any, int | None]], *, is_right: bool = False
+    ) -> None:
+        """Handle records whose event times are not in a column of theirs."""
+        self._add([self._sent(r, time_us, is_right=is_right) for r, time_us in records])
+
+    def _timed(self, name: str) -> list[tuple[tuple[Any, ...], int | None]]:
+        """Return all rows of an output so far, each with its event time."""
+        return list(zip(self._rows[name], self._row_times[name], strict=True))
 
     def broadcast(self, *records: Any) -> None:
         """Send records to ``on_broadcast``."""
-        self._add(BROADCASTS, records)
+        self._add([Sent(BROADCASTS, record) for record in records])
 
     def initial(self, *records: Any) -> None:
         """Send rows to ``on_initial``."""
-        self._add(INITIALS, records)
+        self._add([Sent(INITIALS, record) for record in records])
 
     @contextmanager
     def epoch(self) -> Iterator[None]:
@@ -273,8 +301,9 @@ class Harness:
 
     def clear_output(self) -> None:
         """Forget the rows so far, so that a test can look at what comes next."""
-        for rows in self._rows.values():
-            rows.clear()
+        for name in self._rows:
+            self._rows[name].clear()
+            self._row_times[name].clear()
         self.dead_letters.clear()
 
     def state(self, name: str, key: Any = None) -> Any:
@@ -337,6 +366,7 @@ class Harness:
         fresh.epochs = saved.epoch
         if saved.watermark_us is not None:
             fresh.watermark = from_micros(saved.watermark_us)
+            fresh._previous_us = saved.watermark_us
         fresh._changes = list(saved.changes)
         for table in fresh._tables():
             changes = changes_of(table, fresh._layout)
@@ -352,14 +382,13 @@ class Harness:
     def _version(self) -> Version:
         return Version(self.epochs, "harness", self._layout.digest)
 
-    def _add(self, kind: int, records: Iterable[Any]) -> list[tuple[Any, ...]]:
-        added = [(kind, r) for r in records]
+    def _add(self, added: list[Sent]) -> list[tuple[Any, ...]]:
         if self._pending is not None:
             self._pending += added
             return []
         return self._run(added)
 
-    def _run(self, records: list[tuple[int, Any]]) -> list[tuple[Any, ...]]:
+    def _run(self, records: list[Sent]) -> list[tuple[Any, ...]]:
         """Run one epoch; if it fails, nothing of it has happened."""
         self.epochs += 1
         now = self.clock.now_us()
@@ -368,6 +397,7 @@ class Harness:
             now_us=now,
             seed=self._seed + self.epochs,
             watermark_us=None if self.watermark is None else micros(self.watermark),
+            previous_us=self._previous_us,
         )
         self._store.purge(now, 1 << 30)
         self._rebuilt.purge(now, 1 << 30)
@@ -378,8 +408,10 @@ class Harness:
             )
             made = {name: execution.table(name) for name in self._program.outputs}
         self._commit(execution)
+        self._previous_us = info.watermark_us
         for name, table in made.items():
             self._rows[name] += _plain_rows(table, self._program.outputs[name])
+            self._row_times[name] += table[TIME].to_pylist()
         self.dead_letters += [
             dict(zip(_DEAD, letter, strict=True)) for letter in execution.dead
         ]
@@ -401,10 +433,10 @@ class Harness:
         ours, theirs = _content(self._store), _content(self._rebuilt)
         assert ours == theirs, _difference(live, columns)
 
-    def _table(self, records: list[tuple[int, Any]]) -> pa.Table:
+    def _table(self, records: list[Sent]) -> pa.Table:
         """Return records as a task gets them from Spark."""
         events = self._program.input
-        kinds = [kind for kind, _ in records]
+        kinds = [sent.kind for sent in records]
         parts = {
             kind: _padded(records, kind, schema)
             for kind, schema in (
@@ -415,6 +447,8 @@ class Harness:
         }
         table = parts[EVENTS]
         assert table is not None
+        times = pa.array([sent.time_us for sent in records], pa.int64())
+        table = self._input.with_hidden(table, times)
         table = self._with_keys(table, parts[INITIALS], kinds)
         for kind, name in ((BROADCASTS, BROADCAST_ROW), (INITIALS, INITIAL_ROW)):
             part = parts[kind]
@@ -427,7 +461,6 @@ class Harness:
     def _with_keys(
         self, table: pa.Table, initial: pa.Table | None, kinds: list[int]
     ) -> pa.Table:
-        table = self._input.with_hidden(table)
         columns = []
         for f in self._program.keys.fields:
             values = table[f.name].to_pylist()
@@ -469,11 +502,9 @@ class Harness:
         return handle.get()
 
 
-def _padded(
-    records: list[tuple[int, Any]], kind: int, schema: Schema | None
-) -> pa.Table | None:
+def _padded(records: list[Sent], kind: int, schema: Schema | None) -> pa.Table | None:
     """Return the rows of one input; rows of the others are null."""
-    mine = [r if k == kind else None for k, r in records]
+    mine = [sent.record if sent.kind == kind else None for sent in records]
     if schema is None:
         if any(r is not None for r in mine):
             name = {BROADCASTS: "broadcast", INITIALS: "initial"}[kind]

@@ -35,11 +35,10 @@ class OneInput:
             )
         return record
 
-    def with_hidden(self, table: pa.Table) -> pa.Table:
-        """Add the event time."""
-        if self.event_time is None:
-            return table
-        times = table[self.event_time].cast(pa.int64())
+    def with_hidden(self, table: pa.Table, times: pa.Array) -> pa.Table:
+        """Add the event time: of its column, or else as given."""
+        if self.event_time is not None:
+            times = table[self.event_time].cast(pa.int64())
         return table.append_column(TIME, times)
 
 
@@ -72,12 +71,14 @@ class TwoInputs:
         keys = (row[side.columns.names.index(k)] for k in side.keys)
         return (*keys, None, row) if is_right else (*keys, row, None)
 
-    def with_hidden(self, table: pa.Table) -> pa.Table:
-        """Add side and event time."""
+    def with_hidden(self, table: pa.Table, times: pa.Array) -> pa.Table:
+        """Add side and event time: of their columns, or else as given."""
         is_left = table[LEFT_ROW].is_valid()
         sides = pc.if_else(is_left, LEFT, RIGHT).cast(pa.int32())
         times = pc.coalesce(
-            _times(table[LEFT_ROW], self.left), _times(table[RIGHT_ROW], self.right)
+            _times(table[LEFT_ROW], self.left),
+            _times(table[RIGHT_ROW], self.right),
+            times,
         )
         return table.append_column(SIDE, sides).append_column(TIME, times)
 

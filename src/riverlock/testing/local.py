@@ -23,6 +23,8 @@ from riverlock.flow.graph import (
     Read,
     RowWise,
     Union,
+    event_times_of,
+    upstream,
 )
 from riverlock.runtime.columns import records, rows_table
 from riverlock.testing.harness import Harness, harness
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalRun", "run_local"]
 
 Row = tuple[Any, ...]
+Timed = tuple[Row, int | None]  # with its event time
 
 
 def run_local(
@@ -63,6 +66,8 @@ def run_local(
     for begin in range(0, longest, size):
         run.epoch({uid: rows[begin : begin + size] for uid, rows in inputs.items()})
     run.epoch({})  # the watermark of the last records: timers that are due now
+    while run._watermarks() != run._reached:  # of rows that timers gave
+        run.epoch({})
     return run
 
 
@@ -75,7 +80,7 @@ class LocalRun:
     _harnesses: dict[str, Harness] = field(default_factory=dict)
     _newest: dict[str, int] = field(default_factory=dict)
     _sinks: dict[str, list[Row]] = field(default_factory=dict)
-    _fresh: dict[Node, list[Row]] = field(default_factory=dict)
+    _fresh: dict[Node, list[Timed]] = field(default_factory=dict)
     _reached: dict[str, int] = field(default_factory=dict)
 
     def rows(self, sink: str | None = None) -> list[Row]:
@@ -91,32 +96,37 @@ class LocalRun:
     def epoch(self, inputs: Mapping[str, Sequence[Any]]) -> None:
         """Run one epoch over the given records."""
         self._fresh = {}
-        self._reached = {
-            e.uid: self._newest[e.uid] - e.delay_us
-            for e in self.flow.find(EventTime)
-            if e.uid in self._newest
-        }
+        self._reached = self._watermarks()
         for node in self.flow.nodes:
             if isinstance(node, Read):
                 schema = self._schema(node)
                 table = rows_table(list(inputs.get(node.uid, ())), schema)
-                self._fresh[node] = [tuple(r) for r in records(table, schema)]
+                self._fresh[node] = [(tuple(r), None) for r in records(table, schema)]
             elif isinstance(node, Keyed):
                 self._keyed(node)
         for write in self.flow.writes:
-            self._sinks.setdefault(write.uid, []).extend(self._rows(write.input))
+            rows = self._sinks.setdefault(write.uid, [])
+            rows += [row for row, _ in self._timed(write.input)]
 
-    def _rows(self, node: Node) -> list[Row]:
+    def _watermarks(self) -> dict[str, int]:
+        """Return how far each declared event time has come."""
+        return {
+            e.uid: self._newest[e.uid] - e.delay_us
+            for e in self.flow.find(EventTime)
+            if e.uid in self._newest
+        }
+
+    def _timed(self, node: Node) -> list[Timed]:
         if node not in self._fresh:
             self._fresh[node] = self._compute(node)
         return self._fresh[node]
 
-    def _compute(self, node: Node) -> list[Row]:
+    def _compute(self, node: Node) -> list[Timed]:
         match node:
             case EventTime():
                 return self._event_time(node)
             case Union():
-                return [row for each in node.inputs for row in self._rows(each)]
+                return [row for each in node.inputs for row in self._timed(each)]
             case RowWise():
                 return self._row_wise(node)
             case _:
@@ -127,48 +137,54 @@ class LocalRun:
                     hint="run the flow on Spark with flow.run(...)",
                 )
 
-    def _event_time(self, node: EventTime) -> list[Row]:
-        rows = self._rows(node.input)
+    def _event_time(self, node: EventTime) -> list[Timed]:
+        rows = [row for row, _ in self._timed(node.input)]
         place = self._schema(node).names.index(node.column)
-        times = [micros(r[place]) for r in rows if r[place] is not None]
-        if times:
-            self._newest[node.uid] = max(self._newest.get(node.uid, times[0]), *times)
-        return rows
+        times = [None if r[place] is None else micros(r[place]) for r in rows]
+        known = [t for t in times if t is not None]
+        if known:
+            self._newest[node.uid] = max(self._newest.get(node.uid, known[0]), *known)
+        return list(zip(rows, times, strict=True))
 
-    def _row_wise(self, node: RowWise) -> list[Row]:
+    def _row_wise(self, node: RowWise) -> list[Timed]:
         columns = self._schema(node.input)
+        timed = self._timed(node.input)
         found: list[Any] = []
-        for record in _as_records(self._rows(node.input), columns):
+        times: list[int | None] = []
+        for record, (_, time) in zip(_as_records(timed, columns), timed, strict=True):
             result = node.function(record)
             match node.operation:
                 case "map":
-                    found.append(result)
+                    made = [result]
                 case "filter":
-                    found += [tuple(record)] if result else []
+                    made = [tuple(record)] if result else []
                 case _:
-                    found += result or ()
+                    made = list(result or ())
+            found += made
+            times += [time] * len(made)
         output = node.output or columns
-        return [tuple(r) for r in records(rows_table(found, output), output)]
+        rows = [tuple(r) for r in records(rows_table(found, output), output)]
+        return list(zip(rows, times, strict=True))
 
     def _keyed(self, node: Keyed) -> None:
         made = self._harnesses.get(node.uid) or self._make(node)
         self._harnesses[node.uid] = made
-        times = [self._reached.get(t.uid) for t in _times(node.input)]
+        times = [self._reached.get(t.uid) for t in event_times_of(node)]
         before = {name: len(made.side(name)) for name in made.outputs}
         if times and None not in times:
             made.watermark = from_micros(min(t for t in times if t is not None))
         with made.epoch():
             if node.broadcast is not None:
-                made.broadcast(*self._rows(node.broadcast))
+                made.broadcast(*(row for row, _ in self._timed(node.broadcast)))
             if isinstance(node.input, Connect):
-                made.send_right(*self._rows(node.input.right))
-                made.send(*self._rows(node.input.left))
+                made._send_timed(self._timed(node.input.right), is_right=True)
+                made._send_timed(self._timed(node.input.left))
             else:
-                made.send(*self._rows(node.input))
+                made._send_timed(self._timed(node.input))
         for name, count in before.items():
             # Outputs are looked up by value: the flow may hold several of one name.
             for output in self._outputs(node, name):
-                self._fresh[output] = made.side(name)[count:]
+                self._fresh[output] = made._timed(name)[count:]
 
     def _outputs(self, node: Keyed, name: str) -> Iterable[Output]:
         inputs = [i for n in self.flow.nodes if isinstance(n, Output) for i in (n,)]
@@ -192,17 +208,17 @@ class LocalRun:
             clock=self.clock,
             key_groups=self.flow.key_groups,
             visits_all=node.visits_all,
+            follows_keyed=any(isinstance(n, Keyed) for n in upstream(node.input)),
         )
 
     def _inputs(self, node: Node) -> dict[str, Any]:
         """Return what a harness must know of one stream or two."""
         if not isinstance(node, Connect):
-            return {"input": self._schema(node), "event_time": _time_column(node)}
+            return {"input": self._schema(node)}
         return {
-            **self._inputs(node.left),
+            "input": self._schema(node.left),
             "right": self._schema(node.right),
             "right_key": list(node.right_keys),
-            "right_event_time": _time_column(node.right),
         }
 
     def _schema(self, node: Node) -> Schema:
@@ -228,30 +244,5 @@ class LocalRun:
         return found
 
 
-def _time_column(node: Node) -> str | None:
-    times = _times(node)
-    return times[0].column if times else None
-
-
-def _times(node: Node) -> list[EventTime]:
-    """Return the event-time declarations that the rows of a node carry."""
-    found: list[EventTime] = []
-    pending: list[Node] = [node]
-    while pending:
-        each = pending.pop()
-        match each:
-            case EventTime():
-                found.append(each)
-            case Union():
-                pending.extend(each.inputs)
-            case Connect():
-                pending.extend((each.left, each.right))
-            case RowWise():
-                pending.append(each.input)
-            case _:
-                continue
-    return found
-
-
-def _as_records(rows: list[Row], schema: Schema) -> Iterable[Any]:
-    return records(rows_table(rows, schema), schema)
+def _as_records(timed: list[Timed], schema: Schema) -> Iterable[Any]:
+    return records(rows_table([row for row, _ in timed], schema), schema)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from riverlock.core.record import record_class
+from riverlock.core.record import record_class, record_maker
 from riverlock.core.types import schema_of
 
 
@@ -32,6 +32,14 @@ def test_record_makes_datetimes_when_they_are_read() -> None:
     assert record["at"] == datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
     assert record["local"] == datetime(1970, 1, 1, 0, 0, 0, 1)  # noqa: DTZ001
     assert record["none"] is None
+
+
+def test_record_maker_takes_values_as_they_are_read() -> None:
+    schema = schema_of("at timestamp, local timestamp_ntz, none timestamp, n int")
+    local = datetime(2026, 1, 1, 12, 30, 0, 1)  # noqa: DTZ001
+    values = [local.replace(tzinfo=UTC), local, None, 3]
+
+    assert list(record_maker(schema)(values)) == values
 
 
 def test_record_names_the_columns_there_are() -> None:
