@@ -48,6 +48,8 @@ class Arrivals:
     lefts: list[list[Event]]
     rights: list[list[Event]]
     delay: int
+    # Behind another keyed operator, what that gives at the watermark is not late yet.
+    follows_keyed: bool
 
     @property
     def watermarks(self) -> list[int | None]:
@@ -62,11 +64,17 @@ class Arrivals:
             found.append(min(map(max, sides)) - self.delay if known else None)
         return found
 
+    @property
+    def late_at(self) -> list[int | None]:
+        """Up to which time records of each epoch are late."""
+        reached = self.watermarks
+        return [None, *reached[:-1]] if self.follows_keyed else reached
+
     def in_time(self, side: list[list[Event]]) -> list[Event]:
         """The records of a side that are not late, in order of arrival."""
         return [
             event
-            for part, reached in zip(side, self.watermarks, strict=True)
+            for part, reached in zip(side, self.late_at, strict=True)
             for event in part
             if event[1] is not None and (reached is None or event[1] > reached)
         ]
@@ -96,7 +104,7 @@ def arrivals(draw: st.DrawFn, *, jitter: int | None = None) -> Arrivals:
         )
         edges = [0, *sorted(draw(cuts)), len(events)]
         sides.append([events[a:b] for a, b in pairwise(edges)])
-    return Arrivals(sides[0], sides[1], delay)
+    return Arrivals(sides[0], sides[1], delay, draw(st.booleans()))
 
 
 def run(process: Join, case: Arrivals) -> Any:
@@ -109,6 +117,7 @@ def run(process: Join, case: Arrivals) -> Any:
         right=RIGHT,
         right_key="name",
         right_event_time="at_right",
+        follows_keyed=case.follows_keyed,
     )
     for lefts, rights, reached in zip(
         case.lefts, case.rights, case.watermarks, strict=True
