@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from riverlock import sinks, sources, testing
     from riverlock.core.errors import RiverlockError
     from riverlock.core.times import days, hours, milliseconds, minutes, seconds
+    from riverlock.flow.connect import TwoInputProcess
     from riverlock.flow.flow import Flow
     from riverlock.flow.pattern import pattern
     from riverlock.flow.process import Process, SideOutput
@@ -38,6 +39,7 @@ _HOMES = {
     "RiverlockError": "riverlock.core.errors",
     "SideOutput": "riverlock.flow.process",
     "Stream": "riverlock.flow.stream",
+    "TwoInputProcess": "riverlock.flow.connect",
     "Value": "riverlock.state.spec",
     "WindowedStream": "riverlock.flow.windowed",
     "days": "riverlock.core.times",
@@ -64,6 +66,7 @@ __all__ = [
     "RiverlockError",
     "SideOutput",
     "Stream",
+    "TwoInputProcess",
     "Value",
     "WindowedStream",
     "__version__",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import keyword
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -29,6 +29,9 @@ _TIMES = {"timestamp": EPOCH, "timestamp_ntz": _NAIVE}
 
 class Record(msgspec.Struct, gc=False):
     """A row; columns are attributes, and items for names that are not identifiers."""
+
+    # Of which input of a two-input operator it is.
+    _rl_is_right: ClassVar[bool] = False
 
     def __getitem__(self, name: str) -> Any:
         """Return a column by name."""
@@ -71,11 +74,11 @@ def _time_property(stored: str, origin: datetime) -> property:
 
 
 @lru_cache(maxsize=256)
-def record_class(schema: Schema) -> type[Record]:
+def record_class(schema: Schema, *, is_right: bool = False) -> type[Record]:
     """Return the class of a schema's rows; timestamps are given as microseconds."""
     attributes: dict[str, str] = {}
     fields: list[tuple[str, Any]] = []
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"_rl_is_right": is_right}
     for position, f in enumerate(schema.fields):
         attribute = _attribute(f.name, position)
         attributes[f.name] = attribute

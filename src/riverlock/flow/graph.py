@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from riverlock.sources.base import Source
 
 __all__ = [
+    "Connect",
     "EventTime",
     "Keyed",
     "Late",
@@ -57,7 +58,7 @@ class Relational:
     """A stateless DataFrame operation that Spark runs."""
 
     input: Node
-    operation: str  # select, where, with_column, transform
+    operation: str  # select, where, with_column, transform, join_static
     arguments: tuple[Any, ...]
 
 
@@ -78,6 +79,16 @@ class Union:
     """All rows of several streams with the same columns."""
 
     inputs: tuple[Node, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Connect:
+    """Two streams side by side, for one keyed operator; keys pair up in order."""
+
+    left: Node
+    right: Node
+    left_keys: tuple[str, ...]
+    right_keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -123,7 +134,7 @@ class Write:
 
 
 Node: TypeAlias = (
-    Read | EventTime | Relational | RowWise | Union | Keyed | Output | Late
+    Read | EventTime | Relational | RowWise | Union | Connect | Keyed | Output | Late
 )
 
 
@@ -142,6 +153,8 @@ def inputs_of(node: Node | Write) -> tuple[Node, ...]:
             return ()
         case Union():
             return node.inputs
+        case Connect():
+            return (node.left, node.right)
         case Keyed():
             others = (node.broadcast,) if node.broadcast is not None else ()
             return (node.input, *others)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
+from riverlock.flow.connect import refuse_two_inputs
 from riverlock.flow.deduplicate import Deduplicate
 from riverlock.flow.graph import (
     EventTime,
@@ -21,6 +22,7 @@ from riverlock.flow.graph import (
     Union,
     Write,
 )
+from riverlock.flow.joinable import Joinable
 from riverlock.flow.matching import Match
 from riverlock.flow.operators import (
     BuiltIn,
@@ -32,6 +34,7 @@ from riverlock.flow.operators import (
 from riverlock.flow.pattern import Pattern
 from riverlock.flow.process import Process, check_process, side_outputs
 from riverlock.flow.ranking import Top, ranked
+from riverlock.flow.static_join import StaticJoinable
 from riverlock.flow.timing import positive_duration, timing_of
 from riverlock.flow.windowed import WindowedStream
 from riverlock.sinks.base import Sink
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["KeyedStream", "Stream"]
 
 
-class Stream:
+class Stream(StaticJoinable):
     """Rows on their way from a source to sinks.
 
     Methods that take an expression accept SQL text or a PySpark ``Column``.
@@ -255,7 +258,7 @@ class Stream:
         if not isinstance(node, Keyed) or node.window is None:
             raise InvalidFlowError(
                 "late",
-                expected="the output of a window, of deduplicate or of match",
+                expected="the output of a window, join, deduplicate or match",
                 found=repr(self.node),
             )
         return self._next(Late(input=node), None)
@@ -354,7 +357,7 @@ def _check_has_rows(node: Node) -> None:
         )
 
 
-class KeyedStream:
+class KeyedStream(Joinable):
     """A stream partitioned by key: where state lives."""
 
     def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
@@ -384,6 +387,7 @@ class KeyedStream:
         flow = self.stream.flow
         taken = flow.take_uid(uid, "process")
         output = check_process(process, taken)
+        refuse_two_inputs(process, taken)
         if broadcast is not None:
             self.stream._same_flow(broadcast, "broadcast")
         node = Keyed(

@@ -23,6 +23,7 @@ __all__ = [
     "INPUT",
     "ROWS",
     "SEQ",
+    "SIDE",
     "SOURCE",
     "TIME",
     "WINDOW",
@@ -40,10 +41,11 @@ TIME = "__rl_time"  # event time in microseconds
 SOURCE = "__rl_source"  # which event_time declaration the record came through
 GROUP = "__rl_group"  # key group
 BRANCH = "__rl_branch"  # which input of a union: decides between equal positions
+SIDE = "__rl_side"  # of a two-input operator: 0 right, 1 left; comes before SEQ
 INPUT = "__rl_input"  # 0 event, 1 broadcast, 2 initial state
 WINDOW = "__rl_window"  # end of the pane that a row is in, in microseconds
 ROWS = "__rl_rows"  # how many rows of the input a partial row stands for
-HIDDEN = (SEQ, TIME, SOURCE, BRANCH, GROUP, INPUT, WINDOW, ROWS)
+HIDDEN = (SEQ, TIME, SOURCE, BRANCH, SIDE, GROUP, INPUT, WINDOW, ROWS)
 
 _NESTED = ("array", "map", "struct")
 
@@ -99,13 +101,13 @@ class Records:
         return starmap(self._kind, zip(*some, strict=True))
 
 
-def records(table: pa.Table, schema: Schema) -> Records:
+def records(table: pa.Table, schema: Schema, *, is_right: bool = False) -> Records:
     """Return the rows of a table as records."""
 
     def columns() -> list[list[Any]]:
         return [column_values(table[f.name], f.type) for f in schema.fields]
 
-    return Records(columns, record_class(schema))
+    return Records(columns, record_class(schema, is_right=is_right))
 
 
 class RowError(Exception):

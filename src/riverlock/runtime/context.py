@@ -31,6 +31,7 @@ class Context:
         "_emitted",
         "_epoch",
         "_freezers",
+        "_main",
         "_now_us",
         "_random",
         "_seed",
@@ -55,6 +56,7 @@ class Context:
         # Timers of the current key that were set (True) or removed (False).
         self._timers: dict[tuple[int, int], bool] = {}
         self._emitted: dict[str, list[tuple[Any, int | None]]] = {}
+        self._main: list[tuple[Any, int | None]] = []
         self._freezers: dict[str, Callable[[Any], Any]] = {}
         self._visit: Visit | None = None
 
@@ -109,6 +111,10 @@ class Context:
             if k == kind:
                 (pending.add if is_on else pending.discard)(at)
         return [from_micros(us) for us in sorted(pending)]
+
+    def _give(self, row: tuple[Any, ...], at_us: int | None) -> None:
+        """Give a row of the main output a time of its own; for built-in operators."""
+        self._main.append((self._freezers["main"](row), at_us))
 
     def emit(self, output: SideOutput | str, row: Any) -> None:
         """Send a row to a side output."""

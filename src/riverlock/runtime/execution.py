@@ -96,7 +96,7 @@ class Execution:
         self.emitted: Emitted = {name: [] for name in program.outputs}
         self.dead: list[tuple[Any, ...]] = []
         self.ctx._emitted = {n: r for n, r in self.emitted.items() if n != MAIN}
-        self._main = self.emitted.get(MAIN, [])
+        self._main = self.ctx._main = self.emitted.get(MAIN, [])
         freezers = {
             name: freezer(schema, checks=program.has_dead_letters)
             for name, schema in program.outputs.items()

@@ -22,12 +22,14 @@ from riverlock.runtime.columns import (
     GROUP,
     INPUT,
     SEQ,
+    SIDE,
     TIME,
     Records,
     column_values,
     first_places,
     records,
 )
+from riverlock.runtime.sides import SidedRecords
 from riverlock.state.codec import codec_of
 from riverlock.state.key_columns import id_column, sorted_places
 from riverlock.state.layout import canonical
@@ -86,7 +88,9 @@ def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
     if table.num_rows == 0:
         return result
     # Positions decide ties; nothing below may depend on the order of arrival.
-    in_order = None if BRANCH in table.column_names else _by_first_position(table)
+    in_order = None
+    if not {BRANCH, SIDE} & set(table.column_names):
+        in_order = _by_first_position(table)
     table = table if in_order is None else in_order
     codes, first = distinct_codes(table, program.keys)
     rank = _keys(table, program, first, result)
@@ -101,7 +105,9 @@ def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
         table, places = table.filter(is_event), places[mask]
     counts = np.bincount(places, minlength=len(result.ids))
     result.bounds = [0, *np.cumsum(counts).tolist()]
-    result.records, result.table = records(table, program.input), table
+    is_sided = SIDE in table.column_names
+    rows = SidedRecords.of if is_sided else records
+    result.records, result.table = rows(table, program.input), table
     if TIME in table.column_names and table[TIME].null_count < table.num_rows:
         result.times = column_values(table[TIME], Type("long"))
     return result
@@ -182,10 +188,12 @@ def _by_first_position(table: pa.Table) -> pa.Table | None:
 
 
 def _order(table: pa.Table, places: np.ndarray) -> np.ndarray:
-    """Return the rows ordered by place of their key, then position."""
+    """Return the rows ordered by place of their key, side, then position."""
     positions = [table[SEQ].to_numpy()]
     if BRANCH in table.column_names:
         positions.insert(0, pc.fill_null(table[BRANCH], 0).to_numpy())
+    if SIDE in table.column_names:
+        positions.append(table[SIDE].to_numpy())
     return np.lexsort([*positions, places])
 
 

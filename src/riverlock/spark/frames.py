@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Schema, schema_of
 from riverlock.flow.graph import (
+    Connect,
     EventTime,
     Keyed,
     Late,
@@ -30,8 +31,10 @@ from riverlock.flow.graph import (
 )
 from riverlock.flow.windows import SessionWindows, TimeWindows
 from riverlock.runtime.columns import BRANCH, HIDDEN, SEQ, SOURCE, TIME
+from riverlock.spark.connect import connected
 from riverlock.spark.remote import unlogged
 from riverlock.spark.rowwise import row_wise
+from riverlock.spark.static import join_static
 from riverlock.spark.structs import struct_of
 
 if TYPE_CHECKING:
@@ -133,6 +136,8 @@ class Frames:
                 return bool(span.start == span.end)
             case Union():
                 return all(self.is_empty(i) for i in node.inputs)
+            case Connect():
+                return self.is_empty(node.left) and self.is_empty(node.right)
             case Output(input=Keyed() as keyed):
                 return not self._staged[(keyed.uid, node.name)][1]
             case Late():
@@ -168,6 +173,8 @@ class Frames:
                 return row_wise(self.frame(node.input), node, dead=False)
             case Union():
                 return self._union(node)
+            case Connect():
+                return connected(node, self.frame(node.left), self.frame(node.right))
             case Output():
                 return self._of_output(node)
             case Late():
@@ -240,6 +247,8 @@ class Frames:
             case "with_column":
                 name, expression = node.arguments
                 return frame.withColumn(name, as_column(expression))
+            case "join_static":
+                return join_static(self._spark, frame, *node.arguments)
             case _:
                 return self._transform(frame, node.arguments[0])
 

@@ -24,6 +24,7 @@ from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.times import duration_us, from_micros, micros
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
+from riverlock.flow.operators import BuiltIn
 from riverlock.flow.process import check_process, side_outputs
 from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, rows_table
 from riverlock.runtime.inputs import (
@@ -48,6 +49,7 @@ from riverlock.state.keys import BROADCAST, group_id, key_bytes, key_group, with
 from riverlock.state.memory_store import MemoryStore
 from riverlock.state.restore import changes_of
 from riverlock.state.store import EVENT, PROCESSING, Changes, Version
+from riverlock.testing.inputs import Input, OneInput, Side, TwoInputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -70,6 +72,9 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
     key: str | list[str],
     input: SchemaLike,
     event_time: str | None = None,
+    right: SchemaLike | None = None,
+    right_key: str | list[str] | None = None,
+    right_event_time: str | None = None,
     broadcast: SchemaLike | None = None,
     initial: SchemaLike | None = None,
     uid: str = "process",
@@ -83,10 +88,14 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
     """Return a harness around a process.
 
     Args:
-        process: The process, as it is given to ``KeyedStream.process``.
+        process: The process, as it is given to ``KeyedStream.process`` or to
+            ``connect(...).process``.
         key: The key column, or several.
         input: Columns of the records that ``send`` takes.
         event_time: The timestamp column that gives ``ctx.time``.
+        right: Columns of what ``send_right`` takes, of a process with two inputs.
+        right_key: Its key column, or several, if their names are others.
+        right_event_time: Its timestamp column that gives ``ctx.time``.
         broadcast: Columns of what ``broadcast`` takes.
         initial: Columns of what ``initial`` takes; the key columns among them.
         uid: How the operator is called in errors.
@@ -105,9 +114,24 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
         InvalidConfigError: A column is unknown.
     """
     columns = schema_of(input)
-    keys = Schema(tuple(_column(columns, n) for n in _names(key)))
+    keys = _columns(columns, key)
     if event_time is not None:
         _column(columns, event_time)
+    inputs: Input = OneInput(event_time)
+    if right is not None:
+        theirs = schema_of(right)
+        inputs = TwoInputs(
+            left=Side(columns=columns, keys=keys.names, event_time=event_time),
+            right=Side(
+                columns=theirs,
+                keys=_columns(theirs, right_key or key).names,
+                event_time=right_event_time,
+            ),
+            keys=keys,
+        )
+        columns = inputs.packed
+    if isinstance(process, BuiltIn):
+        process = process.bound(keys, columns)
     output = check_process(process, uid)
     outputs = {} if output is None else {MAIN: output}
     outputs |= {n: s.schema for n, s in side_outputs(type(process)).items()}
@@ -123,13 +147,12 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
         visits_all=visits_all,
         follows_keyed=follows_keyed,
     )
-    return Harness(
-        program, clock or ManualClock(_START_US), event_time, seed, key_groups
-    )
+    return Harness(program, clock or ManualClock(_START_US), inputs, seed, key_groups)
 
 
-def _names(key: str | list[str]) -> list[str]:
-    return [key] if isinstance(key, str) else list(key)
+def _columns(columns: Schema, names: str | list[str]) -> Schema:
+    names = [names] if isinstance(names, str) else names
+    return Schema(tuple(_column(columns, n) for n in names))
 
 
 def _column(columns: Schema, name: str) -> Field:
@@ -166,7 +189,7 @@ class Harness:
         self,
         program: OperatorProgram,
         clock: ManualClock,
-        event_time: str | None,
+        input: Input,
         seed: int,
         key_groups: int,
     ) -> None:
@@ -178,7 +201,7 @@ class Harness:
         self.dead_letters: list[dict[str, Any]] = []
         self._program = program
         self._layout = program.layout()
-        self._event_time = event_time
+        self._input = input
         self._seed = seed
         self._key_groups = key_groups
         self._store = MemoryStore()
@@ -195,11 +218,25 @@ class Harness:
 
         Outside ``with h.epoch()`` the call is an epoch of its own.
         """
-        return self._add([Sent(EVENTS, record) for record in records])
+        return self._add([self._sent(record) for record in records])
 
-    def _send_timed(self, records: Iterable[tuple[Any, int | None]]) -> None:
+    def send_right(self, *records: Any) -> list[tuple[Any, ...]]:
+        """Handle records of the right side of a process with two inputs.
+
+        In one epoch those of the right side come first, as in Spark.
+        """
+        return self._add([self._sent(record, is_right=True) for record in records])
+
+    def _sent(
+        self, record: Any, time_us: int | None = None, *, is_right: bool = False
+    ) -> Sent:
+        return Sent(EVENTS, self._input.row(record, is_right=is_right), time_us)
+
+    def _send_timed(
+        self, records: Iterable[tuple[Any, int | None]], *, is_right: bool = False
+    ) -> None:
         """Handle records whose event times are not in a column of theirs."""
-        self._add([Sent(EVENTS, record, time_us) for record, time_us in records])
+        self._add([self._sent(r, time_us, is_right=is_right) for r, time_us in records])
 
     def _timed(self, name: str) -> list[tuple[tuple[Any, ...], int | None]]:
         """Return all rows of an output so far, each with its event time."""
@@ -322,7 +359,7 @@ class Harness:
         fresh = Harness(
             program,
             ManualClock(saved.now_us),
-            self._event_time,
+            self._input,
             self._seed,
             self._key_groups,
         )
@@ -410,11 +447,8 @@ class Harness:
         }
         table = parts[EVENTS]
         assert table is not None
-        if self._event_time is not None:
-            times = table[self._event_time].cast(pa.int64())
-        else:
-            times = pa.array([sent.time_us for sent in records], pa.int64())
-        table = table.append_column(TIME, times)
+        times = pa.array([sent.time_us for sent in records], pa.int64())
+        table = self._input.with_hidden(table, times)
         table = self._with_keys(table, parts[INITIALS], kinds)
         for kind, name in ((BROADCASTS, BROADCAST_ROW), (INITIALS, INITIAL_ROW)):
             part = parts[kind]

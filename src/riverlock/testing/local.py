@@ -1,8 +1,8 @@
 """A flow in one thread, without Spark: the oracle for how Spark runs it.
 
-Runs flows made of Python: ``map``, ``flat_map``, ``filter``, ``union``, ``event_time``
-and keyed processes. SQL expressions need Spark and are refused. Records are given by
-hand, epoch boundaries are chosen at will, and the result must not depend on them.
+Runs flows made of Python: ``map``, ``flat_map``, ``filter``, ``union``, ``event_time``,
+keyed processes and joins. SQL expressions need Spark and are refused. Records are given
+by hand, epoch boundaries are chosen at will, and the result must not depend on them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import from_micros, micros
-from riverlock.core.types import Field, Schema
 from riverlock.flow.graph import (
+    Connect,
     EventTime,
     Keyed,
     Node,
@@ -26,11 +26,11 @@ from riverlock.flow.graph import (
     event_times_of,
     upstream,
 )
-from riverlock.flow.operators import BuiltIn
 from riverlock.runtime.columns import records, rows_table
 from riverlock.testing.harness import Harness, harness
 
 if TYPE_CHECKING:
+    from riverlock.core.types import Schema
     from riverlock.flow.flow import Flow
 
 __all__ = ["LocalRun", "run_local"]
@@ -176,7 +176,11 @@ class LocalRun:
         with made.epoch():
             if node.broadcast is not None:
                 made.broadcast(*(row for row, _ in self._timed(node.broadcast)))
-            made._send_timed(self._timed(node.input))
+            if isinstance(node.input, Connect):
+                made._send_timed(self._timed(node.input.right), is_right=True)
+                made._send_timed(self._timed(node.input.left))
+            else:
+                made._send_timed(self._timed(node.input))
         for name, count in before.items():
             # Outputs are looked up by value: the flow may hold several of one name.
             for output in self._outputs(node, name):
@@ -187,7 +191,6 @@ class LocalRun:
         return [o for o in inputs if o.input is node and o.name == name]
 
     def _make(self, node: Keyed) -> Harness:
-        columns = self._schema(node.input)
         process = node.process
         if process is None:
             raise InvalidFlowError(
@@ -195,13 +198,10 @@ class LocalRun:
                 expected="Python steps only",
                 found="aggregate expressions, which Spark evaluates",
             )
-        if isinstance(process, BuiltIn):
-            keys = Schema(tuple(Field(key, columns[key]) for key in node.keys))
-            process = process.bound(keys, columns)
         return harness(
             process,
             key=list(node.keys),
-            input=columns,
+            **self._inputs(node.input),
             broadcast=None if node.broadcast is None else self._schema(node.broadcast),
             uid=node.uid,
             on_error="fail" if node.on_error is None else "dead_letter",
@@ -210,6 +210,16 @@ class LocalRun:
             visits_all=node.visits_all,
             follows_keyed=any(isinstance(n, Keyed) for n in upstream(node.input)),
         )
+
+    def _inputs(self, node: Node) -> dict[str, Any]:
+        """Return what a harness must know of one stream or two."""
+        if not isinstance(node, Connect):
+            return {"input": self._schema(node)}
+        return {
+            "input": self._schema(node.left),
+            "right": self._schema(node.right),
+            "right_key": list(node.right_keys),
+        }
 
     def _schema(self, node: Node) -> Schema:
         match node:

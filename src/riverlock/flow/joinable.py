@@ -1,0 +1,131 @@
+"""What a keyed stream can do with another one: ``connect`` and the joins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from riverlock.core.errors import InvalidFlowError
+from riverlock.flow.connect import ConnectedStreams, has_event_time
+from riverlock.flow.graph import Keyed
+from riverlock.flow.interval_join import IntervalJoin
+from riverlock.flow.joins import EventTimeJoin, Join, LatestJoin, Lookup
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from riverlock.core.types import Schema
+    from riverlock.flow.stream import Stream
+
+__all__ = ["Joinable"]
+
+
+class Joinable:
+    """The part of ``KeyedStream`` that takes a second stream."""
+
+    stream: Stream
+    keys: tuple[str, ...]
+
+    def _keyed(self, node: Keyed, output: Schema | None) -> Stream:
+        raise NotImplementedError
+
+    def connect(self, other: Joinable) -> ConnectedStreams:
+        """Put two streams side by side: ``left.connect(right).process(...)``.
+
+        Their keys pair up in order and must have equal types; names may differ.
+        """
+        self.stream._same_flow(_checked(other).stream, "connect")
+        return ConnectedStreams(self, other)
+
+    def join(
+        self,
+        other: Joinable,
+        *,
+        within: tuple[str | timedelta, str | timedelta],
+        how: str = "inner",
+        uid: str | None = None,
+    ) -> Stream:
+        """Join records of equal keys whose event times are close to each other.
+
+        Pairs are given as soon as both records are there. Rows without partner
+        (``left``, ``right``, ``full``, ``anti``) are given when the watermark says that
+        none can come any more, and state is forgotten then. Records without event time,
+        or at or before the watermark, go to ``.late``.
+
+        Args:
+            other: The right side, keyed by the same types.
+            within: Bounds of the right record's time minus the left one's, such as
+                ``("-5 minutes", "10 minutes")``; both included.
+            how: ``inner``, ``left``, ``right``, ``full``, ``semi`` or ``anti``.
+            uid: Stable name of its state; keep it when the code changes.
+        """
+        process = IntervalJoin(how, _checked(other).keys, within)
+        return self._joined("join", other, process, uid)
+
+    def join_latest(
+        self, other: Joinable, *, how: str = "inner", uid: str | None = None
+    ) -> Stream:
+        """Join each record with the one of ``other`` that held at its event time.
+
+        That is the one of the same key with the greatest time at or before the
+        record's; of several of one instant, the last to come. Records wait until the
+        watermark reaches them, so that the result does not depend on who came first.
+        Records without event time, or at or before the watermark, go to
+        ``.late``.
+
+        Args:
+            other: The right side, keyed by the same types.
+            how: ``inner`` or ``left``.
+            uid: Stable name of its state; keep it when the code changes.
+        """
+        process = LatestJoin(how, _checked(other).keys)
+        return self._joined("join_latest", other, process, uid)
+
+    def lookup(
+        self, other: Joinable, *, how: str = "inner", uid: str | None = None
+    ) -> Stream:
+        """Join each record at once with the newest record of ``other`` for its key.
+
+        Newest by arrival: what ``other`` brings in an epoch is seen by all records of
+        this stream in the same epoch, and event time plays no part.
+
+        Args:
+            other: The right side, keyed by the same types.
+            how: ``inner`` or ``left``.
+            uid: Stable name of its state; keep it when the code changes.
+        """
+        process = Lookup(how, _checked(other).keys)
+        return self._joined("lookup", other, process, uid)
+
+    def _joined(
+        self, kind: str, other: Joinable, process: Join, uid: str | None
+    ) -> Stream:
+        connected = self.connect(other).node
+        if isinstance(process, EventTimeJoin):
+            for name, node in (("left", connected.left), ("right", connected.right)):
+                if not has_event_time(node):
+                    raise InvalidFlowError(
+                        f"{name} side of {kind}",
+                        expected="a stream with event times",
+                        found="none",
+                        hint="declare them before key_by: .event_time('at', delay=...)",
+                    )
+        flow = self.stream.flow
+        node = Keyed(
+            uid=flow.take_uid(uid, kind),
+            input=connected,
+            keys=self.keys,
+            process=process,
+            on_error=flow.on_error,
+        )
+        return self._keyed(node, None)
+
+
+def _checked(other: Joinable) -> Joinable:
+    if not isinstance(other, Joinable):
+        raise InvalidFlowError(
+            "other stream of connect or a join",
+            expected="a keyed stream",
+            found=type(other).__name__,
+            hint="key it by what both sides share: .key_by(...)",
+        )
+    return other
