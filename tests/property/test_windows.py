@@ -54,7 +54,7 @@ RECORDS = st.tuples(
 EPOCHS = st.lists(st.lists(RECORDS, min_size=1, max_size=6), min_size=1, max_size=8)
 
 
-def program(window: TimeWindows, lateness: int) -> OperatorProgram:
+def program(window: TimeWindows, lateness: int, *, follows: bool) -> OperatorProgram:
     process = WindowAggregate(AGGREGATES, window, lateness).bound(KEYS, KEYS)
     assert isinstance(process, WindowAggregate)
     output = schema_of(process.output)
@@ -64,6 +64,7 @@ def program(window: TimeWindows, lateness: int) -> OperatorProgram:
         keys=process.state_keys(KEYS),
         input=Schema(KEYS.fields),
         outputs={MAIN: output, UPDATES: output},
+        follows_keyed=follows,
     )
 
 
@@ -105,9 +106,11 @@ def given_rows(run: WindowRun, name: str) -> Counter[Any]:
 class Engine:
     """The operator over a store that is rebuilt from its files beside it."""
 
-    def __init__(self, window: TimeWindows, lateness: int) -> None:
+    def __init__(
+        self, window: TimeWindows, lateness: int, *, follows: bool = False
+    ) -> None:
         self.window = window
-        self.program = program(window, lateness)
+        self.program = program(window, lateness, follows=follows)
         self.layout = self.program.layout()
         self.store, self.rebuilt = MemoryStore(), MemoryStore()
         self.previous: int | None = None
@@ -150,8 +153,8 @@ class Engine:
 class Model:
     """The same, with every record kept for ever."""
 
-    def __init__(self, window: TimeWindows, lateness: int) -> None:
-        self.window, self.lateness = window, lateness
+    def __init__(self, window: TimeWindows, lateness: int, *, follows: bool) -> None:
+        self.window, self.lateness, self.follows = window, lateness, follows
         self.records: list[tuple[str | None, int, str]] = []
         self.previous = -(1 << 60)
         self.late = 0
@@ -165,14 +168,16 @@ class Model:
         self, records: list[Record], watermark: int | None
     ) -> tuple[Counter[Any], Counter[Any]]:
         reached = -(1 << 60) if watermark is None else watermark
+        # Rows of a keyed operator come before the watermark that made them.
+        limit = self.previous if self.follows else reached
         touched = set()
         for k, t, v in records:
             ends = [] if t is None else list(self.ends(t))
-            if t is None or (ends and ends[-1] + self.lateness <= reached):
+            if t is None or (ends and ends[-1] + self.lateness <= limit):
                 self.late += 1
                 continue
             self.records.append((k, t, v))
-            touched |= {(k, e) for e in ends if e + self.lateness > reached}
+            touched |= {(k, e) for e in ends if e + self.lateness > limit}
         every: dict[Any, list[str]] = defaultdict(list)
         for k, t, v in self.records:
             for end in self.ends(t):
@@ -190,11 +195,12 @@ class Model:
 
 
 @settings(max_examples=200)
-@given(WINDOWS, st.sampled_from([0, 10, 25]), EPOCHS)
+@given(WINDOWS, st.sampled_from([0, 10, 25]), EPOCHS, st.booleans())
 def test_windows_are_those_of_the_model(
-    window: TimeWindows, lateness: int, epochs: list[list[Record]]
+    window: TimeWindows, lateness: int, epochs: list[list[Record]], follows: bool
 ) -> None:
-    engine, model = Engine(window, lateness), Model(window, lateness)
+    engine = Engine(window, lateness, follows=follows)
+    model = Model(window, lateness, follows=follows)
     watermark: int | None = None
     for records in [*epochs, []]:
         if not records:

@@ -219,7 +219,7 @@ class Aggregate(BuiltIn):
         mine = self.__dict__
         for names, merge in self._merges:
             old = tuple(map(mine.get, names))
-            new = tuple(getattr(record, n) for n in names)
+            new = tuple(record[n] for n in names)
             for name, value in zip(names, merge(old, new), strict=True):
                 if value is not None:
                     mine[name] = value

@@ -62,8 +62,10 @@ def _is_nan(value: Any) -> bool:
 
 
 def _distinct(a: list[Any], b: list[Any]) -> list[Any]:
-    found = list(a)
-    return found + [v for v in b if v not in found]
+    try:
+        return list(dict.fromkeys([*a, *b]))
+    except TypeError:  # lists and structs have no hash
+        return [*a, *(v for v in b if v not in a)]
 
 
 def _of_one(merge: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from riverlock.core.times import from_micros, micros
+import msgspec
+
+from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.operators import BuiltIn, bind, results_of
 from riverlock.flow.partial import merger
+from riverlock.flow.windowing import BOUNDS, check_output
 from riverlock.state.spec import Value
 
 if TYPE_CHECKING:
@@ -68,10 +71,12 @@ class SessionAggregate(BuiltIn):
             Field("given", Type("boolean")),
             *(Field(f"of_{n}", t) for n, t in parts.items()),
         )
+        check_output(keys, self.aggregates)
         merges = [m for a in self.aggregates.values() for m in a.merges]
         self._merges = [(tuple(m.columns), merger(m.how)) for m in merges]
         self._parts, self._width = tuple(parts), len(keys.fields)
-        bounds = [Field(n, _INSTANT) for n in ("window_start", "window_end")]
+        self._places = [columns.names.index(n) for n in parts]
+        bounds = [Field(n, _INSTANT) for n in BOUNDS]
         results = [Field(n, each.type) for n, each in self.aggregates.items()]
         list_of = Type("array", element=Type("struct", fields=kept))
         return bind(
@@ -86,9 +91,12 @@ class SessionAggregate(BuiltIn):
 
     def on_event(self, record: Any, ctx: Any) -> None:
         """Take note of a record: a session of its own, for now."""
-        at = ctx._time_us
-        parts = {n: getattr(record, n) for n in self._parts}
-        self._fresh.append(_Session(at, at + self.window.gap_us, parts))
+        at, values = ctx._time_us, list(record)
+        found = [values[place] for place in self._places]
+        parts = dict(zip(self._parts, found, strict=True))
+        # Time has an end, and so have sessions that would go beyond it.
+        end = min(at + self.window.gap_us, END_US)
+        self._fresh.append(_Session(at, end, parts))
 
     def on_timer(self, at: Any, ctx: Any) -> None:
         """Nothing: the turn ends with a look at all sessions."""
@@ -119,18 +127,31 @@ class SessionAggregate(BuiltIn):
     def _merged(self, stored: list[_Session], fresh: list[_Session]) -> list[_Session]:
         """Return the sessions that are left when those that overlap are one."""
         ordered = sorted([*stored, *fresh], key=lambda s: s.begin_us)
-        found = [ordered[0]]
-        for session in ordered[1:]:
-            last = found[-1]
-            if session.begin_us > last.end_us:
-                found.append(session)
-                continue
-            last.end_us = max(last.end_us, session.end_us)
-            last.is_given = False
-            for names, merge in self._merges:
-                old = tuple(last.parts[n] for n in names)
-                new = tuple(session.parts[n] for n in names)
-                last.parts.update(zip(names, merge(old, new), strict=True))
+        runs: list[list[_Session]] = []
+        end = 0
+        for session in ordered:
+            if runs and session.begin_us <= end:
+                runs[-1].append(session)
+                end = max(end, session.end_us)
+            else:
+                runs.append([session])
+                end = session.end_us
+        return [run[0] if len(run) == 1 else self._one(run) for run in runs]
+
+    def _one(self, run: list[_Session]) -> _Session:
+        """Merge neighbours, pair by pair: a list that grows is copied a few times."""
+        parts = [session.parts for session in run]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            odd = parts[-1:] if len(parts) % 2 else []
+            parts = [*(self._both(a, b) for a, b in pairs), *odd]
+        return _Session(run[0].begin_us, max(s.end_us for s in run), parts[0])
+
+    def _both(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for names, merge in self._merges:
+            old, new = tuple(a[n] for n in names), tuple(b[n] for n in names)
+            found.update(zip(names, merge(old, new), strict=True))
         return found
 
     def _timer(self, session: _Session) -> int:
@@ -144,15 +165,10 @@ class SessionAggregate(BuiltIn):
         return (*((key,) if self._width == 1 else key), *times, *results)
 
     def _loaded(self, stored: Any) -> _Session:
-        parts = {n: getattr(stored, f"of_{n}") for n in self._parts}
-        begin, end = micros(stored.begin), micros(stored.end)
-        return _Session(begin, end, parts, stored.given)
+        begin, end, is_given, *values = msgspec.structs.astuple(stored)
+        parts = dict(zip(self._parts, values, strict=True))
+        return _Session(micros(begin), micros(end), parts, is_given)
 
-    @staticmethod
-    def _stored(session: _Session) -> dict[str, Any]:
-        return {
-            "begin": from_micros(session.begin_us),
-            "end": from_micros(session.end_us),
-            "given": session.is_given,
-            **{f"of_{n}": v for n, v in session.parts.items()},
-        }
+    def _stored(self, session: _Session) -> tuple[Any, ...]:
+        times = from_micros(session.begin_us), from_micros(session.end_us)
+        return (*times, session.is_given, *(session.parts[n] for n in self._parts))

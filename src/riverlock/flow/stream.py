@@ -36,7 +36,7 @@ from riverlock.flow.process import Process, check_process, side_outputs
 from riverlock.flow.ranking import Top, ranked
 from riverlock.flow.static_join import StaticJoinable
 from riverlock.flow.timing import positive_duration, timing_of
-from riverlock.flow.windowed import WindowedStream
+from riverlock.flow.windowed import WindowedStream, in_mode
 from riverlock.sinks.base import Sink
 
 if TYPE_CHECKING:
@@ -309,31 +309,10 @@ class Stream(StaticJoinable):
                 "sink of write", expected="something of rl.sinks", found=repr(sink)
             )
         _check_has_rows(self.node)
-        node = self._in_mode(mode)
+        node = self.node if mode is None else in_mode(self.node, mode)
         taken = self.flow.take_uid(uid, sink.kind)
         self.flow.writes.append(Write(uid=taken, input=node, sink=sink))
         return self
-
-    def _in_mode(self, mode: str | None) -> Node:
-        """Return the node whose rows a sink gets."""
-        if mode is None:
-            return self.node
-        keyed = self.node.input if isinstance(self.node, Output) else None
-        if not isinstance(keyed, Keyed) or keyed.window is None:
-            raise InvalidFlowError(
-                f"mode {mode!r} of write",
-                expected="the output of a window",
-                found="a stream that has one mode only",
-            )
-        if mode not in _MODES:
-            raise InvalidFlowError(
-                "mode of write", expected=" or ".join(_MODES), found=repr(mode)
-            )
-        return Output(input=keyed, name=_MODES[mode])
-
-
-# The output of a window that a mode of writing is.
-_MODES = {"append": "main", "update": "updates"}
 
 
 def _sides(process: Process | None) -> dict[str, Schema | None]:

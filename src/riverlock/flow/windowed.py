@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
+    from riverlock.flow.graph import Node
     from riverlock.flow.stream import Stream
 
-__all__ = ["WindowedStream"]
+__all__ = ["WindowedStream", "in_mode"]
 
 
 class WindowedStream:
@@ -81,3 +82,35 @@ class WindowedStream:
     def count(self, *, uid: str | None = None) -> Stream:
         """Count the records of each window, as column ``count``."""
         return self.agg({"count": "count(*)"}, uid=uid)
+
+
+# The output of a window that a mode of writing is.
+_MODES = {"append": "main", "update": "updates"}
+
+
+def in_mode(node: Node, mode: str) -> Output:
+    """Return the output of a window that a sink gets in a mode.
+
+    Raises:
+        InvalidFlowError: There is no such mode of these rows.
+    """
+    keyed = node.input if isinstance(node, Output) else None
+    if not isinstance(keyed, Keyed) or keyed.window is None:
+        raise InvalidFlowError(
+            f"mode {mode!r} of write",
+            expected="the output of a window",
+            found="a stream that has one mode only",
+        )
+    if mode == "update" and isinstance(keyed.window, SessionWindows):
+        raise InvalidFlowError(
+            "mode 'update' of sessions",
+            expected="append",
+            found="update",
+            hint="a session that grows has another beginning or end each time: there is"
+            " no row that it could replace",
+        )
+    if mode not in _MODES:
+        raise InvalidFlowError(
+            "mode of write", expected=" or ".join(_MODES), found=repr(mode)
+        )
+    return Output(input=keyed, name=_MODES[mode])

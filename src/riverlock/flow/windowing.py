@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from riverlock.flow.windows import TimeWindows
     from riverlock.state.spec import StateSpec
 
-__all__ = ["LONG_KEY", "WindowAggregate"]
+__all__ = ["BOUNDS", "LONG_KEY", "WindowAggregate", "check_output"]
 
 # Holds a key, as MessagePack, that is too long to be in its ids; usually not set.
 LONG_KEY = "long_key"
+# The columns that say which window a row is of.
+BOUNDS = ("window_start", "window_end")
 _INSTANT = Type("timestamp")
 
 
@@ -50,18 +52,33 @@ class WindowAggregate(BuiltIn):
 
     def bound(self, keys: Schema, columns: Schema) -> Process:
         """Declare one value per partial aggregate."""
-        bounds = [Field(n, _INSTANT) for n in ("window_start", "window_end")]
-        results = [Field(n, each.type) for n, each in self.aggregates.items()]
-        fields = (*keys.fields, *bounds, *results)
-        names = [f.name for f in fields]
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice:
+        check_output(keys, self.aggregates)
+        for taken in {LONG_KEY, self.state_keys(keys).names[0]} & {
+            *keys.names,
+            *(n for each in self.aggregates.values() for n in each.columns),
+        }:
             raise InvalidFlowError(
-                "columns of a window",
-                expected="names other than window_start and window_end, each once",
-                found=", ".join(twice),
+                "columns of a window", expected="another name", found=repr(taken)
             )
+        bounds = [Field(n, _INSTANT) for n in BOUNDS]
+        results = [Field(n, each.type) for n, each in self.aggregates.items()]
         states: dict[str, StateSpec] = partial_states(self.aggregates)
         if keys.fields:
             states[LONG_KEY] = Value("binary")
-        return bind(self, Schema(fields), states)
+        return bind(self, Schema((*keys.fields, *bounds, *results)), states)
+
+
+def check_output(keys: Schema, aggregates: Mapping[str, PartialAggregate]) -> None:
+    """Refuse columns of a window that would have one name.
+
+    Raises:
+        InvalidFlowError: There are such.
+    """
+    names = [*keys.names, *BOUNDS, *aggregates]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise InvalidFlowError(
+            "columns of a window",
+            expected=f"names other than {' and '.join(BOUNDS)}, each once",
+            found=", ".join(twice),
+        )

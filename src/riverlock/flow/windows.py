@@ -59,6 +59,10 @@ class TimeWindows:
         latest = pane_end_us - self.pane_us + self.size_us
         return latest - (latest - self.phase_us) % self.slide_us
 
+    def last_closed_pane(self, at_us: int) -> int:
+        """Return an instant after which no pane ends whose windows are all over."""
+        return min(at_us, at_us + self.pane_us - self.size_us + self.slide_us - 1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SessionWindows:

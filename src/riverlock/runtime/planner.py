@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.coordinator.epoch import PlannedInputs
 from riverlock.coordinator.watermarks import operator_watermark
+from riverlock.core.errors import SourceError
+from riverlock.core.times import END_US
 from riverlock.runtime.watermarks import at_the_end, moved_along
 from riverlock.snapshot.records import InputRange
 
@@ -66,6 +68,7 @@ class Planner:
             now_us=now_us,
             since_us=self._since_us,
         )
+        self._check_goes_on(inputs, marks)
         marks = at_the_end(marks, self._ended(inputs))
         has_rows = any(r.start != r.end for r in inputs.values())
         if not has_rows and not self._is_timer_due(parent, marks, now_us):
@@ -77,6 +80,27 @@ class Planner:
             seed=random.SystemRandom().getrandbits(63),
             started_us=started_us,
         )
+
+    def _check_goes_on(
+        self, inputs: Mapping[str, InputRange], marks: Mapping[str, Watermark]
+    ) -> None:
+        """Refuse rows of an input whose time has come to its end: all would be late.
+
+        Raises:
+            SourceError: A source that had ended has rows again.
+        """
+        for uid, sources in self.sources.items():
+            if uid not in marks or marks[uid].watermark_us != END_US:
+                continue
+            for source in sources:
+                if inputs[source].start != inputs[source].end:
+                    raise SourceError(
+                        source,
+                        what="it had ended, with the last watermark there is, and now"
+                        " has more rows",
+                        hint="an input that goes on must not be bounded; begin a new"
+                        " store to read it anew",
+                    )
 
     def _ended(self, inputs: Mapping[str, InputRange]) -> list[str]:
         """Return the declarations whose sources had no more rows before this epoch."""

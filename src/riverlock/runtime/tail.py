@@ -225,7 +225,9 @@ class TailReader:
         fresh = dict(zip(*mine.as_lists(), strict=True))
         whole = {**dict(zip(ids, rows, strict=True)), **fresh}
         kept = {i: row for i, row in whole.items() if row != DELETED}
-        return list(kept), list(kept.values())
+        # In order: results must not depend on what lies where.
+        ordered = dict(sorted(kept.items()))
+        return list(ordered), list(ordered.values())
 
     def first_window(self, after_us: int) -> int | None:
         """Return the earliest end of a window after an instant.

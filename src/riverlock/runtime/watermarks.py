@@ -42,8 +42,10 @@ def moved_along(
     """
     raised: dict[str, list[int]] = {}
     for declared in operators:
-        idle = [d for d in declared if _is_idle(d, marks.get(d.uid), now_us, since_us)]
-        awake = [d.uid for d in declared if d not in idle]
+        # One that has ended says nothing of the time that others have reached.
+        live = [d for d in declared if not _has_ended(marks.get(d.uid))]
+        idle = [d for d in live if _is_idle(d, marks.get(d.uid), now_us, since_us)]
+        awake = [d.uid for d in live if d not in idle]
         reached = operator_watermark(awake, marks)
         for each in idle:
             if reached is not None:
@@ -51,7 +53,8 @@ def moved_along(
     moved = dict(marks)
     for uid, times in raised.items():
         old = marks.get(uid, Watermark())
-        highest = max([min(times), *([old.watermark_us] if old.watermark_us else [])])
+        before = min(times) if old.watermark_us is None else old.watermark_us
+        highest = max(min(times), before)
         moved[uid] = msgspec.structs.replace(old, watermark_us=highest)
     return moved
 
@@ -65,6 +68,10 @@ def at_the_end(
         old = marks.get(uid, Watermark())
         found[uid] = msgspec.structs.replace(old, watermark_us=END_US)
     return found
+
+
+def _has_ended(mark: Watermark | None) -> bool:
+    return mark is not None and mark.watermark_us == END_US
 
 
 def _is_idle(

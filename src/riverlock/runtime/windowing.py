@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riverlock.core.times import END_US
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.operators import results_of
 from riverlock.flow.windowing import LONG_KEY, WindowAggregate
@@ -98,6 +99,7 @@ class WindowRun:
         self._layout, self._reader, self._info = layout, reader, info
         self._window: TimeWindows = program.process.window
         self._reached = info.watermark_us
+        self._late_at = program.late_at(info)
         self.late_rows = 0
         fresh = None if table is None else self._on_time(table)
         self._before: list[bytes | None] = []
@@ -109,11 +111,12 @@ class WindowRun:
     def _on_time(self, table: pa.Table) -> pa.Table | None:
         """Leave out rows of panes that are closed, or that have no time, and count."""
         ends, known = table[WINDOW].fill_null(0).to_numpy(), table[WINDOW].is_valid()
-        window, limit = self._window, self._program.late_at(self._info)
+        window, limit = self._window, self._late_at
         last = _last_ends(window, ends)
         # Where windows are apart, some panes are in none.
         is_used = known.to_numpy() & (last >= ends)
-        is_late = ~known.to_numpy()
+        # Time has an end: a window beyond it never would be over.
+        is_late = ~known.to_numpy() | (last > END_US)
         if limit is not None:
             is_late |= is_used & (last + self._process.lateness_us <= limit)
         if is_late.any():
@@ -188,28 +191,40 @@ class WindowRun:
             late = touched.take(np.flatnonzero(touched.ends <= reached))
             closing = self._stored(before, reached).and_also(late)
             return _Windows(closing.ids, closing.ends, closing.columns)
+        if before is None:
+            return self._slid(None, reached)
+        found = [self._corrected(before)]
+        if window.first_end(before + 1) <= reached:
+            found.append(self._slid(before, reached))
+        return _joined(found)
+
+    def _slid(self, before: int | None, reached: int) -> _Windows:
+        """Return the windows that end between two watermarks."""
+        window, touched = self._window, self._touched
         since = None if before is None else before - window.size_us
         panes = self._stored(since, reached)
         panes = panes.and_also(touched.take(np.flatnonzero(touched.ends <= reached)))
-        due = _ends_of(window, panes.ends)
-        due = due[(due <= reached) & (due > (_BEGINNING if before is None else before))]
-        found = [self._slide(panes, due)]
+        ends = _ends_of(window, panes.ends)
+        is_due = ends <= reached
         if before is not None:
-            found.append(self._corrected(before))
-        return _joined(found)
+            is_due &= ends > before
+        return self._slide(panes, ends[is_due])
 
     def _corrected(self, before: int) -> _Windows:
         """Return windows that had been given, and that late rows have changed."""
         window, touched = self._window, self._touched
-        assert self._reached is not None
-        ends = _ends_of(window, touched.ends)
-        open_since = self._reached - self._process.lateness_us
-        ends = ends[(ends <= before) & (ends > open_since)]
+        ends = self._open_ends(touched)
+        ends = ends[ends <= before]
         if not len(ends):
             return _joined([])
         first, last = int(ends.min()) - window.size_us, int(ends.max())
         panes = self._stored(first, last).and_also(touched)
         return self._slide(panes, ends, only=touched)
+
+    def _open_ends(self, touched: _Panes) -> np.ndarray:
+        """Return when the windows of some panes end that were not closed before."""
+        ends, limit = _ends_of(self._window, touched.ends), self._late_at
+        return ends if limit is None else ends[ends + self._process.lateness_us > limit]
 
     @cached_property
     def _changed(self) -> _Windows:
@@ -219,9 +234,7 @@ class WindowRun:
             return _Windows(touched.ids, touched.ends, touched.columns)
         if not len(touched):
             return _joined([])
-        ends = _ends_of(window, touched.ends)
-        if self._reached is not None:
-            ends = ends[ends > self._reached - self._process.lateness_us]
+        ends = self._open_ends(touched)
         if not len(ends):
             return _joined([])
         first, last = int(ends.min()) - window.size_us, int(ends.max())
@@ -242,11 +255,7 @@ class WindowRun:
         panes = panes.take(order)
         codes, first = _key_codes(panes.ids)
         table = self._as_table(panes)
-        mine = (
-            None
-            if only is None
-            else set(zip(_keys(only.ids), only.ends.tolist(), strict=True))
-        )
+        mine = None if only is None else self._windows_of(only)
         found = []
         for end in ends.tolist():
             begin = end - self._window.size_us
@@ -266,13 +275,21 @@ class WindowRun:
                 ]
             made = _Panes(ids, np.full(len(ids), end), columns)
             if mine is not None:
-                span = range(
-                    begin + self._window.pane_us, end + 1, self._window.pane_us
-                )
-                is_mine = [any((k, e) in mine for e in span) for k in _keys(ids)]
+                is_mine = [(key, end) in mine for key in _keys(ids)]
                 made = made.take(np.flatnonzero(is_mine))
             found.append(_Windows(made.ids, made.ends, made.columns))
         return _joined(found)
+
+    def _windows_of(self, panes: _Panes) -> set[tuple[bytes, int]]:
+        """Return keys and ends of the windows that some panes are in."""
+        window = self._window
+        return {
+            (key, end)
+            for key, pane in zip(_keys(panes.ids), panes.ends.tolist(), strict=True)
+            for end in range(
+                window.first_end(pane), window.last_end(pane) + 1, window.slide_us
+            )
+        }
 
     def _as_table(self, panes: _Panes) -> pa.Table:
         row = self._layout.rows["key"]
@@ -342,7 +359,7 @@ class WindowRun:
         closed = self._panes([], [])
         if self._reached is not None:
             closed_at = self._reached - self._process.lateness_us
-            closed = self._stored(None, closed_at)
+            closed = self._stored(None, self._window.last_closed_pane(closed_at))
             last = _last_ends(self._window, closed.ends)
             closed = closed.take(np.flatnonzero(last <= closed_at))
             gone = _last_ends(self._window, touched.ends) <= closed_at
@@ -433,6 +450,11 @@ def _names(parts: Sequence[_Windows]) -> list[str]:
     return list(dict.fromkeys(n for p in parts for n in p.columns))
 
 
+def _first_ends(window: TimeWindows, panes: np.ndarray) -> np.ndarray:
+    found: np.ndarray = panes + (window.phase_us - panes) % window.slide_us
+    return found
+
+
 def _last_ends(window: TimeWindows, panes: np.ndarray) -> np.ndarray:
     latest = panes - window.pane_us + window.size_us
     found: np.ndarray = latest - (latest - window.phase_us) % window.slide_us
@@ -442,14 +464,19 @@ def _last_ends(window: TimeWindows, panes: np.ndarray) -> np.ndarray:
 def _ends_of(window: TimeWindows, panes: np.ndarray) -> np.ndarray:
     """Return when the windows end that hold any of some panes, earliest first."""
     distinct = np.unique(panes)
-    ends = {
-        end
-        for pane in distinct.tolist()
-        for end in range(
-            window.first_end(pane), window.last_end(pane) + 1, window.slide_us
-        )
-    }
-    return np.array(sorted(ends), dtype=np.int64)
+    firsts, lasts = _first_ends(window, distinct), _last_ends(window, distinct)
+    is_used = firsts <= lasts
+    firsts, lasts = firsts[is_used], lasts[is_used]
+    if not len(firsts):
+        return firsts
+    # Windows of panes that lie together overlap: one progression for all of them.
+    begins = np.flatnonzero(firsts[1:] > lasts[:-1] + window.slide_us) + 1
+    runs = zip(
+        firsts[[0, *begins.tolist()]].tolist(),
+        lasts[[*(begins - 1).tolist(), -1]].tolist(),
+        strict=True,
+    )
+    return np.concatenate([np.arange(a, b + 1, window.slide_us) for a, b in runs])
 
 
 def _keys(ids: Sequence[bytes]) -> list[bytes]:

@@ -45,6 +45,8 @@ class Combine:
     keys: tuple[str, ...]
     parts: Mapping[str, Any]
     window: TimeWindows | None = None
+    # A part that counts all rows, if there is one: Spark computes it once.
+    counts: str | None = None
 
     def apply(self, frame: DataFrame) -> DataFrame:
         """Return one row per key, pane and partition, with the partial aggregates."""
@@ -57,7 +59,7 @@ class Combine:
         parts = {n: as_column(c) for n, c in self.parts.items()}
         if TIME in frame.columns:
             parts[TIME] = F.max(TIME)
-        if self.window is not None:
+        if self.window is not None and self.counts is None:
             parts[ROWS] = F.count(F.lit(1))
         columns = [c.alias(n) for n, c in parts.items()]
         partial = _partial(
@@ -65,9 +67,13 @@ class Combine:
         )
         if partial is not None:
             named = partial.toDF(*grouping, *parts)
-            return named.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
-        numbered = frame.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
-        return numbered.groupBy(*grouping, SEQ).agg(*columns)
+            made = named.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
+        else:
+            numbered = frame.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
+            made = numbered.groupBy(*grouping, SEQ).agg(*columns)
+        if self.window is not None and self.counts is not None:
+            made = made.withColumn(ROWS, F.col(f"`{self.counts}`"))
+        return made
 
 
 @dataclass(frozen=True)
@@ -151,11 +157,14 @@ def plan_aggregates(
     """
     parts: dict[str, Any] = {}
     singles: dict[str, str] = {}
+    counts: str | None = None
     found: dict[str, PartialAggregate] = {}
     for name, expression in aggregates.items():
         column = as_column(expression)
         function, argument = _function(frame, name, column, uid)
         how = _SPLITS[function]
+        if (function, argument) == ("Count", "1"):
+            counts = name
         if how.needs_time and TIME not in frame.columns:
             raise InvalidFlowError(
                 f"aggregate {name!r} of operator {uid!r}",
@@ -171,6 +180,14 @@ def plan_aggregates(
             Merge(columns={n: types[n] for n in names}, how=merge)
             for merge, names in how.merges(name)
         ]
+        for twice in named.keys() & parts.keys():
+            raise InvalidFlowError(
+                f"aggregate {name!r} of operator {uid!r}",
+                expected="names that what is kept of other aggregates does not have",
+                found=f"{twice!r} twice",
+                hint="an average named x keeps x_sum and x_count, a deviation x_mean"
+                " and x_squares: give one of them another name",
+            )
         parts |= named
         singles |= {
             name + suffix: f"cast({how.rows[suffix].format(x=argument, t=TIME)}"
@@ -182,7 +199,7 @@ def plan_aggregates(
         )
     if isinstance(window, SessionWindows):
         return Singles(keys, singles), found
-    return Combine(keys, parts, window), found
+    return Combine(keys, parts, window, counts), found
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,9 @@ class KeyedStage:
             keys=self.program.keys.ddl,
             variables=self.program.layout().variables,
             event_times=self.event_times,
-            windows=None if self.node.window is None else str(self.node.window),
+            windows=None
+            if self.node.window is None
+            else f"{self.node.window} lateness {self.node.lateness_us}",
         )
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.times import END_US
 from riverlock.core.types import Schema, schema_of
 from riverlock.flow.graph import (
     Connect,
@@ -87,15 +88,25 @@ def pane_end(window: TimeWindows) -> Column:
     return F.expr(f"{text} + {window.pane_us}L")
 
 
+def _last_end(window: TimeWindows) -> Column:
+    latest = pane_end(window) + F.lit(window.size_us - window.pane_us)
+    return latest - F.pmod(latest - F.lit(window.phase_us), window.slide_us)
+
+
 def _is_closed(window: TimeWindows | SessionWindows, at_us: int) -> Column:
     """Return whether all windows of a row have ended at an instant."""
     if isinstance(window, SessionWindows):
         return F.col(TIME) + F.lit(window.gap_us) <= F.lit(at_us)
-    pane = pane_end(window)
-    latest = pane + F.lit(window.size_us - window.pane_us)
-    last = latest - F.pmod(latest - F.lit(window.phase_us), window.slide_us)
+    pane, last = pane_end(window), _last_end(window)
     # Where windows are apart, some panes are in none, and never late.
     return (last >= pane) & (last <= F.lit(at_us))
+
+
+def _is_endless(window: TimeWindows | SessionWindows) -> Column:
+    """Return whether the windows of a row would end after the end of time."""
+    if isinstance(window, SessionWindows):
+        return F.expr("false")
+    return _last_end(window) > F.lit(END_US)
 
 
 class Frames:
@@ -194,7 +205,7 @@ class Frames:
     def _of_late(self, node: Keyed) -> DataFrame:
         """Return the records that the window left out, read a second time."""
         assert node.window is not None
-        too_late = F.col(TIME).isNull()
+        too_late = F.col(TIME).isNull() | _is_endless(node.window)
         limit = self._late[node.uid].until_us
         if limit is not None:
             too_late = too_late | _is_closed(node.window, limit - node.lateness_us)

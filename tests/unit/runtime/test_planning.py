@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+import pytest
+
 from riverlock.coordinator.epoch import PlannedInputs
 from riverlock.coordinator.watermarks import operator_watermark
 from riverlock.core.clock import ManualClock
+from riverlock.core.errors import SourceError
+from riverlock.core.times import END_US
 from riverlock.flow.graph import EventTime, Read
 from riverlock.runtime.admission import Admission
 from riverlock.runtime.planner import Planner
@@ -84,6 +89,27 @@ def test_the_watermark_is_the_minimum_and_unknown_while_an_input_has_none() -> N
     assert operator_watermark(["a", "b"], marks) == 5
     assert operator_watermark(["a", "b", "c"], marks) is None
     assert operator_watermark([], marks) is None
+
+
+def test_an_input_that_has_ended_does_not_move_idle_ones_along() -> None:
+    both = (declared("done", None), declared("live", 5))
+    marks = {"done": Watermark(watermark_us=END_US), "live": Watermark(watermark_us=7)}
+
+    moved = moved_along([both], marks, now_us=100, since_us=0)
+
+    assert operator_watermark(["done", "live"], moved) == 7
+
+
+def test_rows_of_an_input_that_had_ended_are_refused() -> None:
+    chosen = planner(a=500)
+    chosen.sources = {"t": ("a",)}
+    ended = {"t": Watermark(watermark_us=END_US)}
+    first = chosen.plan(None)
+    assert first is not None
+    parent = msgspec.structs.replace(manifest_after(first), watermarks=ended)
+
+    with pytest.raises(SourceError, match="it had ended"):
+        chosen.plan(parent)
 
 
 def test_an_idle_input_is_moved_along_and_does_not_move_time_back() -> None:
