@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Field, Schema, Type
-from riverlock.flow.graph import Connect, EventTime, Keyed, inputs_of
+from riverlock.flow.graph import Connect, Keyed
 from riverlock.flow.process import Process, check_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from riverlock.flow.graph import Node
     from riverlock.flow.joinable import Joinable
     from riverlock.flow.stream import Stream
     from riverlock.sinks.base import Sink
@@ -28,7 +27,6 @@ __all__ = [
     "ConnectedStreams",
     "TwoInputProcess",
     "check_same_keys",
-    "has_event_time",
     "packed_columns",
     "refuse_two_inputs",
 ]
@@ -160,11 +158,3 @@ def packed_columns(keys: Schema, left: Schema, right: Schema) -> Schema:
         Field(RIGHT_ROW, Type("struct", fields=right.fields)),
     )
     return Schema((*keys.fields, *sides))
-
-
-def has_event_time(node: Node) -> bool:
-    """Tell whether the rows of a node have event times."""
-    if isinstance(node, EventTime):
-        return True
-    inputs = (node.input,) if isinstance(node, Keyed) else inputs_of(node)
-    return any(has_event_time(i) for i in inputs)

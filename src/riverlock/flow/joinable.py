@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.flow.connect import ConnectedStreams, has_event_time
-from riverlock.flow.graph import Keyed
+from riverlock.flow.connect import ConnectedStreams
+from riverlock.flow.graph import Keyed, event_times_of
 from riverlock.flow.interval_join import IntervalJoin
 from riverlock.flow.joins import EventTimeJoin, Join, LatestJoin, Lookup
 
@@ -102,7 +102,7 @@ class Joinable:
         connected = self.connect(other).node
         if isinstance(process, EventTimeJoin):
             for name, node in (("left", connected.left), ("right", connected.right)):
-                if not has_event_time(node):
+                if not event_times_of(node):
                     raise InvalidFlowError(
                         f"{name} side of {kind}",
                         expected="a stream with event times",
