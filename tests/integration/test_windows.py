@@ -329,6 +329,32 @@ def test_keys_that_are_too_long_for_ids(spark: SparkSession, tmp_path: Path) -> 
     assert found == Counter((k, end, n) for (k, end), n in wanted.items())
 
 
+def test_functions_over_windows(spark: SparkSession, tmp_path: Path) -> None:
+    def total(key: int, window: Any, records: list[Any]) -> list[Any]:
+        return [(key, *window, len(records), sum(r.v for r in records))]
+
+    def greater(old: Any, new: Any) -> Any:
+        return max(old, new, key=lambda r: (r.v, r.at, r.name))
+
+    columns = "k int, s timestamp, e timestamp, n bigint, total bigint"
+    sinks = [rl.sinks.memory() for _ in range(2)]
+    flow = rl.Flow("functions")
+    keyed = numbers(flow).key_by("k")
+    window = rl.sliding("1 minute", "20 seconds")
+    keyed.window(window).apply(total, columns, uid="a").write(sinks[0])
+    keyed.window(window).reduce(greater, uid="r").write(sinks[1])
+
+    run(flow, tmp_path / "store", spark)
+
+    spark_window = F.window("at", "60 seconds", "20 seconds")
+    sums = {"n": "count(*)", "total": "sum(v)"}
+    found = Counter(comparable(row) for row in sinks[0].rows())
+    assert found == expected(batch(spark), ["k"], spark_window, sums)
+    most = {"v": "max(v)"}
+    folded = Counter(comparable((r[0], *r[-2:], r[2])) for r in sinks[1].rows())
+    assert folded == expected(batch(spark), ["k"], spark_window, most)
+
+
 def test_what_cannot_be_is_refused(spark: SparkSession) -> None:
     flow = rl.Flow("refused")
     keyed = numbers(flow).key_by("k")

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
 from riverlock.flow.graph import Keyed, Output
+from riverlock.flow.panes import WindowApply, WindowFunction, WindowReduce
 from riverlock.flow.windows import SessionWindows, TimeWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
 
+    from riverlock.core.types import SchemaLike
     from riverlock.flow.graph import Node
     from riverlock.flow.stream import Stream
 
@@ -79,6 +81,63 @@ class WindowedStream:
         flow.keyed.append(node)
         return self._stream._next(Output(input=node, name="main"), None)
 
+    def reduce(
+        self, function: Callable[[Any, Any], Any], *, uid: str | None = None
+    ) -> Stream:
+        """Fold the records of each window: ``function(old, new)`` returns a record.
+
+        It must be associative: panes are folded first, then windows of them. Gives the
+        columns of the input, then ``window_start`` and ``window_end``.
+        """
+        window = self._for_functions("reduce", function)
+        return self._function(
+            "reduce", WindowReduce(function, window, self._lateness_us), uid
+        )
+
+    def apply(
+        self,
+        function: Callable[..., Any],
+        output: SchemaLike,
+        *,
+        uid: str | None = None,
+    ) -> Stream:
+        """Call ``function(key, window, records)`` for each window; it returns rows.
+
+        All records are kept until their windows are over: prefer ``agg`` or ``reduce``
+        where they do. ``window`` has ``start`` and ``end``; records are in order of
+        their panes, then of arrival.
+        """
+        window = self._for_functions("apply", function)
+        process = WindowApply(function, output, window, self._lateness_us)
+        return self._function("apply", process, uid)
+
+    def _for_functions(self, what: str, function: object) -> TimeWindows:
+        if not callable(function):
+            raise InvalidFlowError(
+                f"argument of {what}", expected="a function", found=repr(function)
+            )
+        if isinstance(self._window, SessionWindows) or not self._keys:
+            raise InvalidFlowError(
+                f"{what} over windows",
+                expected="tumbling or sliding windows of a keyed stream",
+                found="sessions" if self._keys else "all records",
+                hint="call .key_by(...) before, or use .agg(...)",
+            )
+        return self._window
+
+    def _function(self, kind: str, process: WindowFunction, uid: str | None) -> Stream:
+        flow = self._stream.flow
+        node = Keyed(
+            uid=flow.take_uid(uid, kind),
+            input=self._stream.node,
+            keys=self._keys,
+            process=process,
+            window=self._window,
+            lateness_us=self._lateness_us,
+        )
+        flow.keyed.append(node)
+        return self._stream._next(Output(input=node, name="main"), None)
+
     def count(self, *, uid: str | None = None) -> Stream:
         """Count the records of each window, as column ``count``."""
         return self.agg({"count": "count(*)"}, uid=uid)
@@ -100,6 +159,13 @@ def in_mode(node: Node, mode: str) -> Output:
             f"mode {mode!r} of write",
             expected="the output of a window",
             found="a stream that has one mode only",
+        )
+    if mode == "update" and keyed.process is not None:
+        raise InvalidFlowError(
+            "mode 'update' of functions over windows",
+            expected="append",
+            found="update",
+            hint="use .agg(...)",
         )
     if mode == "update" and isinstance(keyed.window, SessionWindows):
         raise InvalidFlowError(

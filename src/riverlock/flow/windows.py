@@ -59,6 +59,11 @@ class TimeWindows:
         latest = pane_end_us - self.pane_us + self.size_us
         return latest - (latest - self.phase_us) % self.slide_us
 
+    def ends_of(self, pane_end_us: int) -> range:
+        """Return when the windows end that hold a pane."""
+        first, last = self.first_end(pane_end_us), self.last_end(pane_end_us)
+        return range(first, last + 1, self.slide_us)
+
     def last_closed_pane(self, at_us: int) -> int:
         """Return an instant after which no pane ends whose windows are all over."""
         return min(at_us, at_us + self.pane_us - self.size_us + self.slide_us - 1)

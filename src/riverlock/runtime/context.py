@@ -31,8 +31,10 @@ class Context:
         "_emitted",
         "_epoch",
         "_freezers",
+        "_late_us",
         "_main",
         "_now_us",
+        "_previous_us",
         "_random",
         "_seed",
         "_time_us",
@@ -51,6 +53,9 @@ class Context:
         self._now_us = now_us
         self._watermark_us = watermark_us
         self._seed = seed
+        # Watermark of the epoch before, and up to when a record is late.
+        self._previous_us: int | None = None
+        self._late_us: int | None = None
         self._time_us: int | None = None
         self._random: random.Random | None = None
         # Timers of the current key that were set (True) or removed (False).

@@ -91,6 +91,8 @@ class Execution:
             watermark_us=program.late_at(info),
             seed=info.seed,
         )
+        self.ctx._previous_us = info.previous_us
+        self.ctx._late_us = program.late_at(info)
         # Records that were left out because they came too late.
         self.late_rows = 0
         self.emitted: Emitted = {name: [] for name in program.outputs}

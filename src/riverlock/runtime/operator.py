@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from riverlock.flow.panes import WindowFunction
 from riverlock.flow.sessions import SessionAggregate
 from riverlock.flow.windowing import WindowAggregate
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.execution import Execution
 from riverlock.runtime.folding import Folding, fold
 from riverlock.runtime.inputs import keyed_input
-from riverlock.runtime.windowing import WindowRun
+from riverlock.runtime.windowing import WindowRun, last_ends, pane_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +56,8 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
         on_prepared()
         return WindowRun(program, layout, reader, info, table)
     late_rows = 0
-    if isinstance(program.process, SessionAggregate) and table:
-        table, late_rows = _on_time(table, program.process.grace_us, program, info)
+    if isinstance(program.process, SessionAggregate | WindowFunction) and table:
+        table, late_rows = _on_time(table, program.process, program.late_at(info))
     data = keyed_input(table, program) if table else None
     if data and data.ids:
         data.payloads = reader.get_many(data.ids)
@@ -72,13 +72,18 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
 
 
 def _on_time(
-    table: pa.Table, grace_us: int, program: OperatorProgram, info: EpochInfo
+    table: pa.Table, process: SessionAggregate | WindowFunction, limit: int | None
 ) -> tuple[pa.Table, int]:
     """Leave out records that have no time or are too late; returns how many."""
-    limit = program.late_at(info)
-    times = table[TIME]
-    keep = pc.is_valid(times)
+    known = table[TIME].is_valid().to_numpy()
+    times = table[TIME].fill_null(0).to_numpy()
+    if isinstance(process, SessionAggregate):
+        last, is_used = times + process.window.gap_us, known
+    else:
+        panes = pane_ends(process.window, times)
+        last = last_ends(process.window, panes)
+        is_used = known & (last >= panes)
+    is_late = ~known
     if limit is not None:
-        keep = pc.and_kleene(keep, pc.greater(times, limit - grace_us))
-    kept = table.filter(keep)
-    return kept, table.num_rows - kept.num_rows
+        is_late |= is_used & (last + process.lateness_us <= limit)
+    return table.filter(pa.array(is_used & ~is_late)), int(is_late.sum())

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from riverlock.state.layout import StateLayout
     from riverlock.state.store import StateReader
 
-__all__ = ["WindowRun"]
+__all__ = ["WindowRun", "last_ends", "pane_ends"]
 
 _BEGINNING = -(1 << 62)
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -112,7 +112,7 @@ class WindowRun:
         """Leave out rows of panes that are closed, or that have no time, and count."""
         ends, known = table[WINDOW].fill_null(0).to_numpy(), table[WINDOW].is_valid()
         window, limit = self._window, self._late_at
-        last = _last_ends(window, ends)
+        last = last_ends(window, ends)
         # Where windows are apart, some panes are in none.
         is_used = known.to_numpy() & (last >= ends)
         # Time has an end: a window beyond it never would be over.
@@ -286,9 +286,7 @@ class WindowRun:
         return {
             (key, end)
             for key, pane in zip(_keys(panes.ids), panes.ends.tolist(), strict=True)
-            for end in range(
-                window.first_end(pane), window.last_end(pane) + 1, window.slide_us
-            )
+            for end in window.ends_of(pane)
         }
 
     def _as_table(self, panes: _Panes) -> pa.Table:
@@ -360,9 +358,9 @@ class WindowRun:
         if self._reached is not None:
             closed_at = self._reached - self._process.lateness_us
             closed = self._stored(None, self._window.last_closed_pane(closed_at))
-            last = _last_ends(self._window, closed.ends)
+            last = last_ends(self._window, closed.ends)
             closed = closed.take(np.flatnonzero(last <= closed_at))
-            gone = _last_ends(self._window, touched.ends) <= closed_at
+            gone = last_ends(self._window, touched.ends) <= closed_at
         row = self._layout.rows["key"]
         values = zip(*(touched.columns[n] for n in row.names), strict=True)
         payloads: list[bytes | None] = [
@@ -425,7 +423,7 @@ class WindowRun:
             if after is not None and window.last_end(after) > reached:
                 heads.append(after)
                 break
-        later = _last_ends(window, self._touched.ends) > reached
+        later = last_ends(window, self._touched.ends) > reached
         if later.any():
             heads.append(int(self._touched.ends[later].min()))
         soonest = window.first_end(reached + 1)
@@ -455,7 +453,14 @@ def _first_ends(window: TimeWindows, panes: np.ndarray) -> np.ndarray:
     return found
 
 
-def _last_ends(window: TimeWindows, panes: np.ndarray) -> np.ndarray:
+def pane_ends(window: TimeWindows, times: np.ndarray) -> np.ndarray:
+    """Return the ends of the panes that instants lie in."""
+    found: np.ndarray = times - (times - window.offset_us) % window.pane_us
+    return found + window.pane_us
+
+
+def last_ends(window: TimeWindows, panes: np.ndarray) -> np.ndarray:
+    """Return the ends of the last windows that hold panes."""
     latest = panes - window.pane_us + window.size_us
     found: np.ndarray = latest - (latest - window.phase_us) % window.slide_us
     return found
@@ -464,7 +469,7 @@ def _last_ends(window: TimeWindows, panes: np.ndarray) -> np.ndarray:
 def _ends_of(window: TimeWindows, panes: np.ndarray) -> np.ndarray:
     """Return when the windows end that hold any of some panes, earliest first."""
     distinct = np.unique(panes)
-    firsts, lasts = _first_ends(window, distinct), _last_ends(window, distinct)
+    firsts, lasts = _first_ends(window, distinct), last_ends(window, distinct)
     is_used = firsts <= lasts
     firsts, lasts = firsts[is_used], lasts[is_used]
     if not len(firsts):

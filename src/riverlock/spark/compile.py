@@ -89,9 +89,7 @@ class KeyedStage:
             keys=self.program.keys.ddl,
             variables=self.program.layout().variables,
             event_times=self.event_times,
-            windows=None
-            if self.node.window is None
-            else f"{self.node.window} lateness {self.node.lateness_us}",
+            windows=_windows(self.node),
         )
 
 
@@ -127,6 +125,14 @@ class CompiledFlow:
         for stage in self.stages:
             if isinstance(stage, KeyedStage) and stage.id in operators:
                 _check_operator(stage, operators[stage.id])
+
+
+def _windows(node: Keyed) -> str | None:
+    """Return what must not change of a window while there is state (format §4.1)."""
+    if node.window is None:
+        return None
+    over = "" if node.process is None else "functions over "
+    return f"{over}{node.window} lateness {node.lateness_us}"
 
 
 def _reads_only_sources(node: Node) -> bool:
@@ -233,6 +239,7 @@ class _Compiler:
 
     def _keyed(self, node: Keyed) -> KeyedStage:
         frame = self._frames.frame(node.input)
+        _check_has_time(frame, node)
         combine, process = None, node.process
         if process is None:
             _check_columns(frame, node)
@@ -261,13 +268,6 @@ class _Compiler:
 
     @staticmethod
     def _aggregate(frame: DataFrame, node: Keyed) -> tuple[Combine | Singles, BuiltIn]:
-        if node.window is not None and TIME not in frame.columns:
-            raise InvalidFlowError(
-                f"window of operator {node.uid!r}",
-                expected="a stream with event time",
-                found="none",
-                hint='call .event_time("column", delay="...") before',
-            )
         combine, found = plan_aggregates(
             frame, node.keys, node.aggregates, node.uid, node.window
         )
@@ -412,6 +412,16 @@ def _keys(columns: Schema, node: Keyed) -> Schema:
     keys = Schema(tuple(f for k in node.keys for f in columns.fields if f.name == k))
     check_keys(keys)
     return keys
+
+
+def _check_has_time(frame: DataFrame, node: Keyed) -> None:
+    if node.window is not None and TIME not in frame.columns:
+        raise InvalidFlowError(
+            f"window of operator {node.uid!r}",
+            expected="a stream with event time",
+            found="none",
+            hint='call .event_time("column", delay="...") before',
+        )
 
 
 def _check_columns(frame: DataFrame, node: Keyed) -> None:

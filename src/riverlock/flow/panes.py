@@ -1,0 +1,255 @@
+"""Python functions over windows: the panes of a key, kept under the key itself.
+
+All records of a key in an epoch are taken at the end of its turn, once. Each pane is
+stored once, however many windows it is in, and windows are put together when they end.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from riverlock.core.errors import InvalidFlowError
+from riverlock.core.record import record_maker
+from riverlock.core.times import from_micros
+from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of
+from riverlock.flow.operators import BuiltIn, bind
+from riverlock.flow.windowing import BOUNDS
+from riverlock.state.spec import Map, StateSpec, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from datetime import datetime
+
+    from riverlock.flow.process import Process
+    from riverlock.flow.windows import TimeWindows
+
+__all__ = ["Span", "WindowApply", "WindowFunction", "WindowReduce"]
+
+_EVENT = 0
+
+
+class Span(NamedTuple):
+    """The window that a function is called for."""
+
+    start: datetime
+    end: datetime
+
+
+class WindowFunction(BuiltIn):
+    """What ``reduce`` and ``apply`` share: when which window is given.
+
+    As ``WindowRun`` for aggregates: when the watermark passes its end, and again when
+    records come that are late by no more than the lateness.
+    """
+
+    alive: Any  # when the panes end that are kept, earliest first
+    alarm: Any  # the timer that is set
+
+    def __init__(self, window: TimeWindows, lateness_us: int) -> None:
+        """Take the windows."""
+        self.window, self.lateness_us = window, lateness_us
+
+    def _bound(
+        self, columns: Schema, output: Schema, states: dict[str, StateSpec]
+    ) -> Process:
+        self._columns = columns
+        shared: dict[str, StateSpec] = {
+            "alive": Value("array<bigint>", default=[]),
+            "alarm": Value("bigint"),
+        }
+        return bind(self, output, {**shared, **states})
+
+    def open(self) -> None:
+        """Begin without records; prepare to show stored ones as users know them."""
+        self._fresh: dict[int, list[Any]] = {}
+        self._record = record_maker(self._columns)
+
+    def on_event(self, record: Any, ctx: Any) -> None:
+        """Take note of a record and its pane."""
+        window, at = self.window, ctx._time_us
+        pane = at - (at - window.offset_us) % window.pane_us + window.pane_us
+        self._fresh.setdefault(pane, []).append(record)
+
+    def on_timer(self, at: Any, ctx: Any) -> None:
+        """Nothing: the turn ends with a look at all panes."""
+
+    def _result(self, ctx: Any) -> Iterator[Any]:
+        """Take what came, give windows that are over, forget panes that are."""
+        fresh, self._fresh = self._fresh, {}
+        alive = list(self.alive)
+        for pane, records in fresh.items():
+            self._absorb(pane, records, ctx)
+            if pane not in alive:
+                insort(alive, pane)
+        reached = ctx._watermark_us
+        if reached is not None:
+            for end in self._due(alive, fresh, ctx):
+                span = Span(from_micros(end - self.window.size_us), from_micros(end))
+                panes = [p for p in alive if span_has(self.window, end, p)]
+                ctx._time_us = end - 1
+                yield from self._rows(span, panes, ctx)
+            closed_at = reached - self.lateness_us
+            for pane in [p for p in alive if self.window.last_end(p) <= closed_at]:
+                self._forget(pane)
+                alive.remove(pane)
+        self.alive = alive
+        self._set_alarm(alive, reached, ctx)
+
+    def _due(self, alive: list[int], fresh: Iterable[int], ctx: Any) -> list[int]:
+        """Return when the windows end that are to be given now."""
+        reached, before, late_at = ctx._watermark_us, ctx._previous_us, ctx._late_us
+        ends = {
+            end
+            for pane in alive
+            for end in self.window.ends_of(pane)
+            if end <= reached and (before is None or end > before)
+        }
+        if before is not None:
+            ends |= {
+                end
+                for pane in fresh
+                for end in self.window.ends_of(pane)
+                if end <= before
+                and (late_at is None or end + self.lateness_us > late_at)
+            }
+        return sorted(ends)
+
+    def _set_alarm(self, alive: list[int], reached: int | None, ctx: Any) -> None:
+        """Let a timer bring the key's turn about when something is next to be done."""
+        wanted = min((self._next(p, reached) for p in alive), default=None)
+        if self.alarm is not None and self.alarm != wanted:
+            ctx._timers[(_EVENT, self.alarm)] = False
+        if wanted is not None:
+            ctx._timers[(_EVENT, wanted)] = True
+        self.alarm = wanted
+
+    def _next(self, pane: int, reached: int | None) -> int:
+        first, last = self.window.first_end(pane), self.window.last_end(pane)
+        if reached is None or first > reached:
+            return first
+        following = self.window.first_end(reached + 1)
+        return following if following <= last else last + self.lateness_us
+
+    def _absorb(self, pane: int, records: list[Any], ctx: Any) -> None:
+        raise AssertionError
+
+    def _forget(self, pane: int) -> None:
+        raise AssertionError
+
+    def _rows(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
+        raise AssertionError
+
+    def _restored(self, stored: Any) -> Any:
+        if isinstance(stored, msgspec.Struct):
+            return self._record(msgspec.structs.astuple(stored))
+        return self._record(stored)
+
+
+def span_has(window: TimeWindows, end_us: int, pane_us: int) -> bool:
+    """Whether a pane lies in the window that ends at an instant."""
+    return end_us - window.size_us < pane_us <= end_us
+
+
+class WindowReduce(WindowFunction):
+    """Folds the records of each pane, and then panes."""
+
+    folded: Any
+
+    def __init__(
+        self,
+        function: Callable[[Any, Any], Any],
+        window: TimeWindows,
+        lateness_us: int,
+    ) -> None:
+        """Keep the function."""
+        super().__init__(window, lateness_us)
+        self._function = function
+
+    def bound(self, keys: Schema, columns: Schema) -> Process:
+        """Declare a fold per pane."""
+        taken = sorted(set(BOUNDS) & set(columns.names))
+        if taken:
+            raise InvalidFlowError(
+                "input of reduce over windows",
+                expected=f"no columns {' and '.join(BOUNDS)}, which are added",
+                found=", ".join(taken),
+            )
+        bounds = [Field(n, Type("timestamp")) for n in BOUNDS]
+        struct = Type("struct", fields=columns.fields)
+        output = Schema((*columns.fields, *bounds))
+        return self._bound(columns, output, {"folded": Map("bigint", struct)})
+
+    def _absorb(self, pane: int, records: list[Any], ctx: Any) -> None:
+        stored = self.folded.get(pane)
+        found = records if stored is None else [self._restored(stored), *records]
+        self.folded[pane] = self._fold(found)
+
+    def _fold(self, records: list[Any]) -> tuple[Any, ...]:
+        folded = records[0]
+        for record in records[1:]:
+            folded = self._restored(self._row(self._function(folded, record)))
+        return self._row(folded)
+
+    def _row(self, value: Any) -> tuple[Any, ...]:
+        names = self._columns.names
+        if isinstance(value, dict):
+            return tuple(value.get(n) for n in names)
+        return tuple(value)
+
+    def _forget(self, pane: int) -> None:
+        self.folded.pop(pane, None)
+
+    def _rows(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
+        whole = self._fold([self._restored(self.folded[p]) for p in panes])
+        return [(*whole, *span)]
+
+
+class WindowApply(WindowFunction):
+    """Keeps all records, and gives them to a function.
+
+    What an epoch brings of a pane is one entry: adding to a pane does not read it.
+    """
+
+    chunks: Any
+    epochs: Any
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        output: SchemaLike,
+        window: TimeWindows,
+        lateness_us: int,
+    ) -> None:
+        """Check the columns now, while the user's line is on the stack."""
+        super().__init__(window, lateness_us)
+        self._function, self._output = function, schema_of(output)
+
+    def bound(self, keys: Schema, columns: Schema) -> Process:
+        """Declare records by pane and epoch, and which epochs a pane has."""
+        records = Type("array", element=Type("struct", fields=columns.fields))
+        states: dict[str, StateSpec] = {
+            "chunks": Map("string", records),
+            "epochs": Map("bigint", "array<bigint>"),
+        }
+        return self._bound(columns, self._output, states)
+
+    def _absorb(self, pane: int, records: list[Any], ctx: Any) -> None:
+        self.chunks[f"{pane}:{ctx.epoch}"] = [tuple(r) for r in records]
+        self.epochs[pane] = [*self.epochs.get(pane, ()), ctx.epoch]
+
+    def _forget(self, pane: int) -> None:
+        for epoch in self.epochs.pop(pane, ()):
+            self.chunks.pop(f"{pane}:{epoch}", None)
+
+    def _rows(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
+        records = [
+            self._restored(each)
+            for pane in panes
+            for epoch in self.epochs[pane]
+            for each in self.chunks[f"{pane}:{epoch}"]
+        ]
+        found = self._function(ctx.key, span, records)
+        return () if found is None else list(found)
