@@ -146,7 +146,10 @@ def build(options: Options) -> rl.Flow:
     """Return the flow."""
     flow = rl.Flow("chaos", key_groups=options.key_groups)
     source = rl.sources.generator(
-        columns(options), rows=options.rows, rows_per_second=options.pace or None
+        columns(options),
+        rows=options.rows,
+        rows_per_second=options.pace or None,
+        bounded=True,
     )
     rows = flow.read(source, uid="rows").event_time("at")
     track = Track(options.slow_once, options.pause_ms)

@@ -380,7 +380,9 @@ def test_bounded_inputs_end_for_one_join_after_the_other(
             key: "id % 7",
             time: "timestamp_seconds(1767225600 + id)",
         }
-        stream = flow.read(rl.sources.generator(columns, rows=90), uid=number)
+        stream = flow.read(
+            rl.sources.generator(columns, rows=90, bounded=True), uid=number
+        )
         return stream.event_time(time, delay="5 seconds")
 
     flow, out, late = rl.Flow("ends"), rl.sinks.memory(), rl.sinks.memory()

@@ -44,7 +44,8 @@ AGGREGATES = {
 
 
 def numbers(flow: rl.Flow, rows: int = ROWS) -> rl.Stream:
-    stream = flow.read(rl.sources.generator(COLUMNS, rows=rows), uid="numbers")
+    source = rl.sources.generator(COLUMNS, rows=rows, bounded=True)
+    stream = flow.read(source, uid="numbers")
     return stream.event_time("at", delay="10 seconds")
 
 

@@ -97,17 +97,19 @@ class Generator:
     rows_per_second: float | None
     seed: int
     partitions: int | None
+    bounded: bool = False
     kind: str = "generator"
     schema: Schema | None = None
 
 
-def generator(
+def generator(  # noqa: PLR0913 - keyword-only settings
     columns: Mapping[str, str],
     *,
     rows: int | None = None,
     rows_per_second: float | None = None,
     seed: int = 0,
     partitions: int | None = None,
+    bounded: bool = False,
 ) -> Generator:
     """Make rows from their number: the same rows on every machine and every time.
 
@@ -116,15 +118,20 @@ def generator(
 
     Args:
         columns: Expressions by column name.
-        rows: How many; None for no end. Event time ends with the last of them, so that
-            every window and timer is done.
+        rows: How many there are by now; None for no end.
         rows_per_second: Let rows appear at this pace instead of all at once.
         seed: What ``seed`` stands for.
         partitions: Spark partitions per epoch; default the parallelism.
+        bounded: Whether there will never be more than ``rows``. Event time then ends
+            with the last of them, so that every window and timer is done.
 
     Raises:
-        InvalidConfigError: Neither an end nor a pace is given.
+        InvalidConfigError: Neither an end nor a pace is given, or no end to be bounded.
     """
+    if bounded and rows is None:
+        raise InvalidConfigError(
+            "generator", expected="rows, to be bounded", found="no number of rows"
+        )
     if rows is None and rows_per_second is None:
         raise InvalidConfigError(
             "generator", expected="rows or rows_per_second", found="neither"
@@ -137,6 +144,7 @@ def generator(
         rows_per_second=rows_per_second,
         seed=seed,
         partitions=partitions,
+        bounded=bounded,
     )
 
 

@@ -54,8 +54,11 @@ class GeneratorReader:
         return {**start, "row": min(start["row"] + max_rows, latest["row"])}
 
     def has_ended(self, start: Any, latest: Any) -> bool:
-        """Whether all rows are made."""
-        return self._source.rows is not None and start["row"] >= self._source.rows
+        """Whether all rows are made, and no more were promised."""
+        source = self._source
+        return (
+            source.bounded and source.rows is not None and start["row"] >= source.rows
+        )
 
     def rows_between(self, start: Any, end: Any) -> int:
         """Return the number of rows."""
