@@ -40,7 +40,8 @@ def read(store: Path, operator: str, at: str | None = None) -> dict[str, Any]:
     entries = {}
     for file in sorted(state.get("files", []), key=lambda f: f["first_epoch"]):
         data = checked((store / file["path"]).read_bytes(), file["checksum"])
-        for row in pq.read_table(pa.BufferReader(data)).to_pylist():
+        # Arrow 26 may abort a program that ends soon after its threads have started.
+        for row in pq.read_table(pa.BufferReader(data), use_threads=False).to_pylist():
             entries[row["id"]] = row
     now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=manifest["now_us"])
     found: dict[str, Any] = {name: [] for name in [*state["variables"], "timers"]}
