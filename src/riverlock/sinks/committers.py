@@ -260,7 +260,8 @@ def read_tokens(storage: Storage, output: SinkOutput) -> pa.Table | None:
         pq.read_table(
             pa.BufferReader(
                 read_file(storage, t["path"], size=t["bytes"], expected=t["checksum"])
-            )
+            ),
+            use_threads=False,  # as in snapshot/files
         )
         for t in output.tokens
     ]
