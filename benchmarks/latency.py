@@ -76,6 +76,9 @@ class Clock:
             self._ages.append((now_us - steady) / 1e6)
 
     def quantiles(self) -> list[float]:
+        """Return p50 and p99; nothing if no event came through in time."""
+        if not self._ages:
+            return []
         return [float(q) for q in np.quantile(np.concatenate(self._ages), [0.5, 0.99])]
 
 
@@ -182,7 +185,10 @@ def main() -> None:
     show(
         "seconds from an event to its committed row",
         ["", "p50", "p99"],
-        [[name, f"{p50:.2f}", f"{p99:.2f}"] for name, (p50, p99) in found.items()],
+        [
+            [name, *([f"{q:.2f}" for q in quantiles] or ["did not keep up", ""])]
+            for name, quantiles in found.items()
+        ],
     )
     save("latency", found)
 
