@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import schema_of
-from riverlock.flow.panes import WindowApply, WindowFunction, WindowReduce
+from riverlock.flow.window_functions import WindowApply, WindowFunction, WindowReduce
 from riverlock.flow.windows import TimeWindows
 from riverlock.testing import harness
 from riverlock.testing.harness import Harness

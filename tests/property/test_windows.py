@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from riverlock.core.times import END_US
 from riverlock.core.types import Schema, Type, schema_of
 from riverlock.flow.partial import Merge, PartialAggregate
-from riverlock.flow.windowing import WindowAggregate
+from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.windows import TimeWindows
 from riverlock.runtime.columns import GROUP, ROWS, SEQ, TIME, WINDOW
 from riverlock.runtime.program import MAIN, UPDATES, EpochInfo, OperatorProgram

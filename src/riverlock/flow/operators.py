@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.times import duration
 from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of, type_of
-from riverlock.flow.partial import Merge, PartialAggregate, finisher, merger
+from riverlock.flow.partial import (
+    Merge,
+    PartialAggregate,
+    columns_of,
+    finisher,
+    merger,
+    merges_of,
+)
 from riverlock.flow.process import Process, SideOutput
 from riverlock.state.spec import StateSpec, Value
 
@@ -204,7 +211,7 @@ class Aggregate(BuiltIn):
     @property
     def merges(self) -> list[Merge]:
         """How partial columns are merged."""
-        return [m for each in self.aggregates.values() for m in each.merges]
+        return merges_of(self.aggregates)
 
     def bound(self, keys: Schema, columns: Schema) -> Process:
         """Declare one value per partial aggregate."""
@@ -235,8 +242,7 @@ def partial_states(
     aggregates: Mapping[str, PartialAggregate],
 ) -> dict[str, StateSpec]:
     """Return the state that partial aggregates are kept in."""
-    columns = {n: t for a in aggregates.values() for n, t in a.columns.items()}
-    return {name: Value(kind) for name, kind in columns.items()}
+    return {name: Value(kind) for name, kind in columns_of(aggregates).items()}
 
 
 def results_of(

@@ -11,11 +11,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from riverlock.core.types import Type
 
-__all__ = ["Merge", "PartialAggregate", "finisher", "merger"]
+__all__ = [
+    "Merge",
+    "PartialAggregate",
+    "columns_of",
+    "finisher",
+    "merger",
+    "merges_of",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +45,16 @@ class PartialAggregate:
     def columns(self) -> dict[str, Type]:
         """All partial columns."""
         return {n: t for merge in self.merges for n, t in merge.columns.items()}
+
+
+def merges_of(aggregates: Mapping[str, PartialAggregate]) -> list[Merge]:
+    """Return how all partial columns are merged."""
+    return [m for each in aggregates.values() for m in each.merges]
+
+
+def columns_of(aggregates: Mapping[str, PartialAggregate]) -> dict[str, Type]:
+    """Return all partial columns."""
+    return {n: t for m in merges_of(aggregates) for n, t in m.columns.items()}
 
 
 # Sums of decimal(38) need more digits than Python's default context keeps.

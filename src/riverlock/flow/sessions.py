@@ -10,8 +10,8 @@ import msgspec
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.operators import BuiltIn, bind, results_of
-from riverlock.flow.partial import merger
-from riverlock.flow.windowing import BOUNDS, check_output
+from riverlock.flow.partial import columns_of, merger, merges_of
+from riverlock.flow.window_aggregate import BOUNDS, check_output
 from riverlock.state.spec import Value
 
 if TYPE_CHECKING:
@@ -57,14 +57,9 @@ class SessionAggregate(BuiltIn):
         self.window = window
         self.lateness_us = lateness_us
 
-    @property
-    def grace_us(self) -> int:
-        """How long after it happened a record is taken."""
-        return self.window.gap_us + self.lateness_us
-
     def bound(self, keys: Schema, columns: Schema) -> Process:
         """Declare the list of sessions that are not over."""
-        parts = {n: t for a in self.aggregates.values() for n, t in a.columns.items()}
+        parts = columns_of(self.aggregates)
         kept = (
             Field("begin", _INSTANT),
             Field("end", _INSTANT),
@@ -72,7 +67,7 @@ class SessionAggregate(BuiltIn):
             *(Field(f"of_{n}", t) for n, t in parts.items()),
         )
         check_output(keys, self.aggregates)
-        merges = [m for a in self.aggregates.values() for m in a.merges]
+        merges = merges_of(self.aggregates)
         self._merges = [(tuple(m.columns), merger(m.how)) for m in merges]
         self._parts, self._width = tuple(parts), len(keys.fields)
         self._places = [columns.names.index(n) for n in parts]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
 from riverlock.flow.graph import Keyed, Output
-from riverlock.flow.panes import WindowApply, WindowFunction, WindowReduce
+from riverlock.flow.window_functions import WindowApply, WindowFunction, WindowReduce
 from riverlock.flow.windows import SessionWindows, TimeWindows
 
 if TYPE_CHECKING:

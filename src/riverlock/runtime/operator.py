@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from riverlock.flow.panes import WindowFunction
 from riverlock.flow.sessions import SessionAggregate
-from riverlock.flow.windowing import WindowAggregate
+from riverlock.flow.window_aggregate import WindowAggregate
+from riverlock.flow.window_functions import WindowFunction
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.execution import Execution
 from riverlock.runtime.folding import Folding, fold
 from riverlock.runtime.inputs import keyed_input
-from riverlock.runtime.windowing import WindowRun, last_ends, pane_ends
+from riverlock.runtime.windowing import WindowRun, late_panes, pane_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,13 +77,12 @@ def _on_time(
     """Leave out records that have no time or are too late; returns how many."""
     known = table[TIME].is_valid().to_numpy()
     times = table[TIME].fill_null(0).to_numpy()
+    closed_at = None if limit is None else limit - process.lateness_us
     if isinstance(process, SessionAggregate):
-        last, is_used = times + process.window.gap_us, known
+        is_late, is_used = ~known, known
+        if closed_at is not None:
+            is_late |= times + process.window.gap_us <= closed_at
     else:
         panes = pane_ends(process.window, times)
-        last = last_ends(process.window, panes)
-        is_used = known & (last >= panes)
-    is_late = ~known
-    if limit is not None:
-        is_late |= is_used & (last + process.lateness_us <= limit)
+        is_late, is_used = late_panes(process.window, panes, known, closed_at)
     return table.filter(pa.array(is_used & ~is_late)), int(is_late.sum())

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from riverlock.core.times import END_US
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.operators import results_of
-from riverlock.flow.windowing import LONG_KEY, WindowAggregate
+from riverlock.flow.window_aggregate import LONG_KEY, WindowAggregate
 from riverlock.runtime.columns import GROUP, ROWS, TIME, WINDOW, first_places
 from riverlock.runtime.inputs import distinct_codes, in_position, key_values
 from riverlock.runtime.merging import merged, state_array, stored_columns
-from riverlock.runtime.program import MAIN, UPDATES
+from riverlock.runtime.program import MAIN
 from riverlock.state.codec import encode
 from riverlock.state.column_log import ColumnLog
 from riverlock.state.key_columns import sorted_places, window_id_column
@@ -39,16 +39,17 @@ if TYPE_CHECKING:
     from riverlock.state.layout import StateLayout
     from riverlock.state.store import StateReader
 
-__all__ = ["WindowRun", "last_ends", "pane_ends"]
+__all__ = ["WindowRun", "late_panes", "pane_ends"]
 
 _BEGINNING = -(1 << 62)
 _INSTANT = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True)
-class _Panes:
-    """Rows of state: ids, when each pane ends, and the partial columns."""
+class _Rows:
+    """Panes of state, or windows: whose, when each ends, and the partial columns."""
 
+    # Of the entry; of a window, those of any entry of its key.
     ids: list[bytes]
     ends: np.ndarray
     columns: Mapping[str, Sequence[Any]]
@@ -56,29 +57,20 @@ class _Panes:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, places: np.ndarray) -> _Panes:
+    def take(self, places: np.ndarray) -> _Rows:
         """Return some of them."""
         some = places.tolist()
-        return _Panes(
+        return _Rows(
             [self.ids[n] for n in some],
             self.ends[places],
             {name: [column[n] for n in some] for name, column in self.columns.items()},
         )
 
-    def and_also(self, other: _Panes) -> _Panes:
+    def and_also(self, other: _Rows) -> _Rows:
         """Return these and others."""
         columns = {n: [*c, *other.columns[n]] for n, c in self.columns.items()}
         ends = np.concatenate([self.ends, other.ends])
-        return _Panes([*self.ids, *other.ids], ends, columns)
-
-
-@dataclass(frozen=True)
-class _Windows:
-    """Windows to give: whose they are, when each ends, and the merged columns."""
-
-    ids: list[bytes]  # of any entry of the key
-    ends: np.ndarray
-    columns: Mapping[str, Sequence[Any]]
+        return _Rows([*self.ids, *other.ids], ends, columns)
 
 
 class WindowRun:
@@ -104,21 +96,19 @@ class WindowRun:
         fresh = None if table is None else self._on_time(table)
         self._before: list[bytes | None] = []
         self._touched = self._merged(fresh) if fresh else self._panes([], [])
+        # Panes that were stored and are no longer needed.
+        self._closed = self._panes([], [])
         self.log = self._changes()
 
     # What arrives
 
     def _on_time(self, table: pa.Table) -> pa.Table | None:
         """Leave out rows of panes that are closed, or that have no time, and count."""
-        ends, known = table[WINDOW].fill_null(0).to_numpy(), table[WINDOW].is_valid()
-        window, limit = self._window, self._late_at
-        last = last_ends(window, ends)
-        # Where windows are apart, some panes are in none.
-        is_used = known.to_numpy() & (last >= ends)
-        # Time has an end: a window beyond it never would be over.
-        is_late = ~known.to_numpy() | (last > END_US)
-        if limit is not None:
-            is_late |= is_used & (last + self._process.lateness_us <= limit)
+        known = table[WINDOW].is_valid().to_numpy()
+        ends = table[WINDOW].fill_null(0).to_numpy()
+        limit = self._late_at
+        closed_at = None if limit is None else limit - self._process.lateness_us
+        is_late, is_used = late_panes(self._window, ends, known, closed_at)
         if is_late.any():
             self.late_rows = pc.sum(table[ROWS].filter(pa.array(is_late))).as_py()
             is_used &= ~is_late
@@ -126,7 +116,7 @@ class WindowRun:
             return None
         return table if is_used.all() else table.filter(pa.array(is_used))
 
-    def _merged(self, table: pa.Table) -> _Panes:
+    def _merged(self, table: pa.Table) -> _Rows:
         """Merge partial rows with the stored ones of their keys and panes."""
         table = in_position(table)
         keys = Schema(self._program.keys.fields[1:])
@@ -151,7 +141,7 @@ class WindowRun:
             new |= merged(merge, table, places, old)
         if LONG_KEY in old:
             new[LONG_KEY] = self._long_keys(names, distinct, keys)
-        return _Panes(names, distinct[WINDOW].to_numpy(), new)
+        return _Rows(names, distinct[WINDOW].to_numpy(), new)
 
     @staticmethod
     def _long_keys(ids: list[bytes], distinct: pa.Table, keys: Schema) -> list[Any]:
@@ -164,11 +154,11 @@ class WindowRun:
             for i, row in zip(ids, rows, strict=True)
         ]
 
-    def _panes(self, ids: list[bytes], payloads: Sequence[bytes]) -> _Panes:
+    def _panes(self, ids: list[bytes], payloads: Sequence[bytes]) -> _Rows:
         ends = np.array([window_of(i)[0] for i in ids], dtype=np.int64)
-        return _Panes(ids, ends, stored_columns(payloads, self._layout))
+        return _Rows(ids, ends, stored_columns(payloads, self._layout))
 
-    def _stored(self, after_us: int | None, until_us: int) -> _Panes:
+    def _stored(self, after_us: int | None, until_us: int) -> _Rows:
         """Return panes that end in a span of time and were not touched."""
         ids, payloads = self._reader.windows(after_us, until_us)
         known = set(self._touched.ids)
@@ -180,17 +170,18 @@ class WindowRun:
 
     # What is given
 
-    @cached_property
-    def _closing(self) -> _Windows:
-        """The windows that the watermark passed, and those that late rows changed."""
+    def _closing(self) -> _Rows:
+        """Return windows that the watermark passed, and that late rows changed."""
         reached, before = self._reached, self._info.previous_us
         window, touched = self._window, self._touched
         if reached is None:
-            return _Windows([], np.array([], dtype=np.int64), {})
+            return _joined([])
         if window.is_tumbling:
             late = touched.take(np.flatnonzero(touched.ends <= reached))
-            closing = self._stored(before, reached).and_also(late)
-            return _Windows(closing.ids, closing.ends, closing.columns)
+            # Without lateness a window is given and forgotten at once.
+            is_once = self._process.lateness_us == 0
+            passed = self._closed if is_once else self._stored(before, reached)
+            return passed.and_also(late)
         if before is None:
             return self._slid(None, reached)
         found = [self._corrected(before)]
@@ -198,7 +189,7 @@ class WindowRun:
             found.append(self._slid(before, reached))
         return _joined(found)
 
-    def _slid(self, before: int | None, reached: int) -> _Windows:
+    def _slid(self, before: int | None, reached: int) -> _Rows:
         """Return the windows that end between two watermarks."""
         window, touched = self._window, self._touched
         since = None if before is None else before - window.size_us
@@ -210,40 +201,33 @@ class WindowRun:
             is_due &= ends > before
         return self._slide(panes, ends[is_due])
 
-    def _corrected(self, before: int) -> _Windows:
+    def _corrected(self, before: int) -> _Rows:
         """Return windows that had been given, and that late rows have changed."""
-        window, touched = self._window, self._touched
-        ends = self._open_ends(touched)
-        ends = ends[ends <= before]
-        if not len(ends):
-            return _joined([])
-        first, last = int(ends.min()) - window.size_us, int(ends.max())
-        panes = self._stored(first, last).and_also(touched)
-        return self._slide(panes, ends, only=touched)
+        ends = self._open_ends()
+        return self._of_touched(ends[ends <= before])
 
-    def _open_ends(self, touched: _Panes) -> np.ndarray:
-        """Return when the windows of some panes end that were not closed before."""
-        ends, limit = _ends_of(self._window, touched.ends), self._late_at
+    def _changed(self) -> _Rows:
+        """Return all windows that the records of this epoch belong to."""
+        if self._window.is_tumbling:
+            return self._touched
+        return self._of_touched(self._open_ends())
+
+    def _open_ends(self) -> np.ndarray:
+        """Return when the windows of touched panes end that were not closed before."""
+        ends, limit = _ends_of(self._window, self._touched.ends), self._late_at
         return ends if limit is None else ends[ends + self._process.lateness_us > limit]
 
-    @cached_property
-    def _changed(self) -> _Windows:
-        """All windows that the records of this epoch belong to."""
-        window, touched = self._window, self._touched
-        if window.is_tumbling:
-            return _Windows(touched.ids, touched.ends, touched.columns)
-        if not len(touched):
-            return _joined([])
-        ends = self._open_ends(touched)
+    def _of_touched(self, ends: np.ndarray) -> _Rows:
+        """Return the windows of touched panes that end at given instants."""
         if not len(ends):
             return _joined([])
-        first, last = int(ends.min()) - window.size_us, int(ends.max())
-        panes = self._stored(first, last).and_also(touched)
-        return self._slide(panes, ends, only=touched)
+        first, last = int(ends.min()) - self._window.size_us, int(ends.max())
+        panes = self._stored(first, last).and_also(self._touched)
+        return self._slide(panes, ends, only=self._touched)
 
     def _slide(
-        self, panes: _Panes, ends: np.ndarray, only: _Panes | None = None
-    ) -> _Windows:
+        self, panes: _Rows, ends: np.ndarray, only: _Rows | None = None
+    ) -> _Rows:
         """Merge panes to the windows that end at given instants.
 
         Args:
@@ -273,14 +257,14 @@ class WindowRun:
                 columns[LONG_KEY] = [
                     panes.columns[LONG_KEY][n] for n in first[there].tolist()
                 ]
-            made = _Panes(ids, np.full(len(ids), end), columns)
+            made = _Rows(ids, np.full(len(ids), end), columns)
             if mine is not None:
                 is_mine = [(key, end) in mine for key in _keys(ids)]
                 made = made.take(np.flatnonzero(is_mine))
-            found.append(_Windows(made.ids, made.ends, made.columns))
+            found.append(made)
         return _joined(found)
 
-    def _windows_of(self, panes: _Panes) -> set[tuple[bytes, int]]:
+    def _windows_of(self, panes: _Rows) -> set[tuple[bytes, int]]:
         """Return keys and ends of the windows that some panes are in."""
         window = self._window
         return {
@@ -289,7 +273,7 @@ class WindowRun:
             for end in window.ends_of(pane)
         }
 
-    def _as_table(self, panes: _Panes) -> pa.Table:
+    def _as_table(self, panes: _Rows) -> pa.Table:
         row = self._layout.rows["key"]
         return pa.table(
             {
@@ -300,7 +284,7 @@ class WindowRun:
 
     def table(self, name: str) -> pa.Table:
         """Return the rows of an output, with their event time."""
-        windows = {MAIN: lambda: self._closing, UPDATES: lambda: self._changed}[name]()
+        windows = self._closing() if name == MAIN else self._changed()
         schema = self._program.outputs[name]
         keys = schema.fields[: len(self._program.keys.fields) - 1]
         ends = pa.array(windows.ends, pa.int64())
@@ -321,7 +305,7 @@ class WindowRun:
         # The last instant of the window: so that windows of windows line up.
         return table.append_column(TIME, pc.subtract(ends, 1))
 
-    def _key_arrays(self, windows: _Windows, keys: Schema) -> list[pa.Array]:
+    def _key_arrays(self, windows: _Rows, keys: Schema) -> list[pa.Array]:
         if not keys.fields:
             return []
         rows = self._key_rows(windows.ids, windows.columns.get(LONG_KEY, ()))
@@ -354,13 +338,13 @@ class WindowRun:
         """Return rows of panes that changed, and of those that are no longer needed."""
         touched = self._touched
         gone = np.zeros(len(touched), dtype=bool)
-        closed = self._panes([], [])
         if self._reached is not None:
             closed_at = self._reached - self._process.lateness_us
-            closed = self._stored(None, self._window.last_closed_pane(closed_at))
-            last = last_ends(self._window, closed.ends)
-            closed = closed.take(np.flatnonzero(last <= closed_at))
+            old = self._stored(None, self._window.last_closed_pane(closed_at))
+            is_closed = last_ends(self._window, old.ends) <= closed_at
+            self._closed = old.take(np.flatnonzero(is_closed))
             gone = last_ends(self._window, touched.ends) <= closed_at
+        closed = self._closed
         row = self._layout.rows["key"]
         values = zip(*(touched.columns[n] for n in row.names), strict=True)
         payloads: list[bytes | None] = [
@@ -370,37 +354,31 @@ class WindowRun:
         changed = np.array(
             [a != b for a, b in zip(payloads, self._before, strict=True)], dtype=bool
         )
+        known = sum(b is not None for b in self._before)
+        added = sum(p is not None for p in payloads) - known - len(closed)
         kept = touched.take(np.flatnonzero(changed))
         payloads = [payloads[n] for n in np.flatnonzero(changed).tolist()]
         whole = kept.and_also(closed)
         payloads += [None] * len(closed)
         order = sorted(range(len(whole)), key=whole.ids.__getitem__)
-        added = sum(b is None for b in self._before) - sum(
-            b is None and g for b, g in zip(self._before, gone.tolist(), strict=True)
-        )
-        lost = sum(
-            b is not None and g
-            for b, g in zip(self._before, gone.tolist(), strict=True)
-        )
         return self._logged(
             whole.take(np.array(order, dtype=np.int64)),
             [payloads[n] for n in order],
-            added - lost - len(closed),
+            added,
         )
 
     def _logged(
-        self, panes: _Panes, payloads: list[bytes | None], added: int
+        self, panes: _Rows, payloads: list[bytes | None], added: int
     ) -> ColumnLog:
         row = self._layout.rows["key"]
         keys = Schema(self._program.keys.fields[1:])
-        windows = _Windows(panes.ids, panes.ends, panes.columns)
         return ColumnLog(
             self._layout,
             ids=panes.ids,
             groups=pa.array([int.from_bytes(i[:2]) for i in panes.ids], pa.int32()),
             keys=[
                 pa.array(panes.ends, pa.int64()).cast(_INSTANT),
-                *self._key_arrays(windows, keys),
+                *self._key_arrays(panes, keys),
             ],
             data=[
                 state_array(codec.type, panes.columns[name], name, self.uid)
@@ -434,17 +412,17 @@ class WindowRun:
 _HASHED_ID = 2 + 10 + 34
 
 
-def _joined(parts: Sequence[_Windows]) -> _Windows:
+def _joined(parts: Sequence[_Rows]) -> _Rows:
     if not parts:
-        return _Windows([], np.array([], dtype=np.int64), {})
+        return _Rows([], np.array([], dtype=np.int64), {})
     columns = {
         n: [v for p in parts for v in p.columns.get(n, ())] for n in _names(parts)
     }
     ids = [i for p in parts for i in p.ids]
-    return _Windows(ids, np.concatenate([p.ends for p in parts]), columns)
+    return _Rows(ids, np.concatenate([p.ends for p in parts]), columns)
 
 
-def _names(parts: Sequence[_Windows]) -> list[str]:
+def _names(parts: Sequence[_Rows]) -> list[str]:
     return list(dict.fromkeys(n for p in parts for n in p.columns))
 
 
@@ -457,6 +435,27 @@ def pane_ends(window: TimeWindows, times: np.ndarray) -> np.ndarray:
     """Return the ends of the panes that instants lie in."""
     found: np.ndarray = times - (times - window.offset_us) % window.pane_us
     return found + window.pane_us
+
+
+def late_panes(
+    window: TimeWindows, panes: np.ndarray, known: np.ndarray, closed_at_us: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which panes are too late, and which are in any window at all.
+
+    Args:
+        window: The windows.
+        panes: When the panes end.
+        known: Whether each is one; a record without event time is in none, and late.
+        closed_at_us: Windows that end until then take no more records.
+    """
+    last = last_ends(window, panes)
+    # Where windows are apart, some panes are in none, and never late.
+    is_used = known & (last >= panes)
+    # Time has an end: a window beyond it never would be over.
+    is_late = ~known | (last > END_US)
+    if closed_at_us is not None:
+        is_late |= is_used & (last <= closed_at_us)
+    return is_late, is_used
 
 
 def last_ends(window: TimeWindows, panes: np.ndarray) -> np.ndarray:

@@ -31,7 +31,7 @@ from riverlock.flow.graph import (
 from riverlock.flow.operators import Aggregate, BuiltIn
 from riverlock.flow.process import check_process, overrides, side_outputs
 from riverlock.flow.sessions import SessionAggregate
-from riverlock.flow.windowing import WindowAggregate
+from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.windows import SessionWindows
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.program import (

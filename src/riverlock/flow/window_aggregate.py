@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.operators import BuiltIn, bind, partial_states
+from riverlock.flow.partial import columns_of, merges_of
 from riverlock.state.spec import Value
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class WindowAggregate(BuiltIn):
     @property
     def merges(self) -> list[Merge]:
         """How partial columns are merged."""
-        return [m for each in self.aggregates.values() for m in each.merges]
+        return merges_of(self.aggregates)
 
     def state_keys(self, keys: Schema) -> Schema:
         """Return the key columns of state: when the pane ends, then the user's."""
@@ -55,7 +56,7 @@ class WindowAggregate(BuiltIn):
         check_output(keys, self.aggregates)
         for taken in {LONG_KEY, self.state_keys(keys).names[0]} & {
             *keys.names,
-            *(n for each in self.aggregates.values() for n in each.columns),
+            *columns_of(self.aggregates),
         }:
             raise InvalidFlowError(
                 "columns of a window", expected="another name", found=repr(taken)

@@ -16,7 +16,7 @@ from riverlock.core.record import record_maker
 from riverlock.core.times import from_micros
 from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of
 from riverlock.flow.operators import BuiltIn, bind
-from riverlock.flow.windowing import BOUNDS
+from riverlock.flow.window_aggregate import BOUNDS
 from riverlock.state.spec import Map, StateSpec, Value
 
 if TYPE_CHECKING:
