@@ -189,7 +189,7 @@ def test_landed_rows_keep_the_order_of_their_segments(
             storage=storage,
             folder=f"{channel.root}data/{number:012d}",
             epoch=number,
-            attempt="a",
+            attempt=f"a{number}",  # unique in a channel: files go by their names
         )
         files = TableStager(sink="landed").stage(pa.table({"value": rows}), at)
         channel.append(
