@@ -2,7 +2,7 @@
 
 Numbers are merged by NumPy, which gives the same bits as a loop, because its ``at``
 adds one after the other too. Where it could not (a sum that may leave 64 bits, zeros of
-both signs), and for all other types, there is the loop.
+both signs, NaNs of several kinds), and for all other types, there is the loop.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ def _numbers(
         if np.any(sizes + np.abs(result.astype(float)) >= _SAFE):
             return None
     if how != "sum" and any(
-        np.any(np.signbit(v) & (v == 0)) for v in (values, result[known])
+        np.any(np.isnan(v) | (np.signbit(v) & (v == 0))) for v in (values, result[known])
     ):
-        return None  # which of two zeros is kept, NumPy does not say
+        return None  # which of two zeros, or of two NaNs, is kept, NumPy does not say
     put(result, mine, values)
     known[mine] = True
     if known.all():
