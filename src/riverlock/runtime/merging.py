@@ -125,7 +125,8 @@ def _numbers(
         if np.any(sizes + np.abs(result.astype(float)) >= _SAFE):
             return None
     if how != "sum" and any(
-        np.any(np.isnan(v) | (np.signbit(v) & (v == 0))) for v in (values, result[known])
+        np.any(np.isnan(v) | (np.signbit(v) & (v == 0)))
+        for v in (values, result[known])
     ):
         return None  # which of two zeros, or of two NaNs, is kept, NumPy does not say
     put(result, mine, values)
