@@ -62,7 +62,7 @@ def no_leaks() -> Iterator[None]:
     yield
     left = [t for t in threading.enumerate() if _is_ours(t) and t not in _TOLD]
     for thread in left:
-        thread.join(timeout=5)
+        thread.join(timeout=60)  # one that ends does so long before, on any machine
     running = [t for t in left if t.is_alive()]
     _TOLD.update(running)
     assert not running, f"threads still run: {[t.name for t in running]}"

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.chaos.processes import descendants, is_running, wait_until
+from tests.chaos.processes import descendants, start_of, wait_until
 from tests.chaos.worker_flow import Options
 
 from riverlock.core import faults
 
 ROOT = Path(__file__).parents[2]
 # Generous: the machines of CI are slow, and a deadline is not a measurement.
-DEADLINE_SECONDS = 120.0
+DEADLINE_SECONDS = 300.0
 
 
 @dataclass
@@ -30,7 +30,8 @@ class Child:
     driver_faults: str = ""
     faults_dir: Path | None = None
     lines: list[str] = field(default_factory=list)
-    tree: set[int] = field(default_factory=set)
+    # By number and start: numbers are used again.
+    tree: dict[int, str] = field(default_factory=dict)
 
     def start(self) -> Child:
         """Start the process; its output is collected beside."""
@@ -78,7 +79,10 @@ class Child:
 
     def look(self) -> None:
         """Remember who belongs to it, to find them when it is dead."""
-        self.tree |= set(descendants(self.pid))
+        for pid in descendants(self.pid):
+            begun = start_of(pid)
+            if begun is not None:
+                self.tree[pid] = begun
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Wait while it lives; its last words are shown if it does not."""
@@ -125,11 +129,12 @@ class Child:
 
     def orphans(self) -> list[int]:
         """Return the processes that outlived the driver."""
-        return [pid for pid in self.tree if is_running(pid)]
+        return [pid for pid, begun in self.tree.items() if start_of(pid) == begun]
 
-    def wait_for_orphans(self, seconds: float = 30) -> None:
+    def wait_for_orphans(self) -> None:
         """The JVM and the workers must notice by themselves that the driver died."""
-        wait_until(lambda: not self.orphans(), f"orphans {self.tree}", seconds)
+        what = f"orphans {self.tree}"
+        wait_until(lambda: not self.orphans(), what, DEADLINE_SECONDS)
 
     def tail(self) -> str:
         """Return its last words."""

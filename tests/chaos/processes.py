@@ -32,10 +32,11 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def is_running(pid: int) -> bool:
-    """Tell whether a process is there and no zombie."""
+def start_of(pid: int) -> str | None:
+    """Return when a process began, in ticks; None if it is gone or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
+        return None
+    found = stat.rpartition(")")[2].split()
+    return None if found[0] == "Z" else found[19]

@@ -22,7 +22,7 @@ from riverlock.core import faults
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.local import LocalStorage
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(2_400)]
 
 SIGKILLED = -9
 

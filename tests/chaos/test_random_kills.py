@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.chaos.random_kills import run
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_200)]
 
 
 def test_random_kills_lose_and_duplicate_nothing(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from pathlib import Path
 import pyspark
 import pytest
 from tests.chaos import oracle
-from tests.chaos.children import child
-from tests.chaos.processes import descendants, is_running, wait_until
+from tests.chaos.children import DEADLINE_SECONDS, child
+from tests.chaos.processes import descendants, start_of, wait_until
 from tests.chaos.worker_flow import Options
 
 from riverlock.core import faults
@@ -31,7 +31,7 @@ from riverlock.storage.local import LocalStorage
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.chaos,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1_200),
     pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2 and 127.0.0.3"),
 ]
 
@@ -45,16 +45,13 @@ class Cluster:
     """A master and its workers, as processes that the test started."""
 
     root: Path
-    port: int
+    url: str = ""
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    @property
-    def url(self) -> str:
-        return f"spark://127.0.0.1:{self.port}"
-
     def start(self) -> None:
-        self._launch(_MASTER, "127.0.0.1", "--port", str(self.port))
-        wait_until(self._listens, "the master", 60)
+        # It takes a free port by itself: one that we found might be taken by then.
+        log = self._launch(_MASTER, "127.0.0.1", "--port", "0")
+        wait_until(lambda: self._has_url(log), "the master", DEADLINE_SECONDS)
         for host in ("127.0.0.2", "127.0.0.3"):
             self._launch(
                 _WORKER,
@@ -63,7 +60,7 @@ class Cluster:
                 *("--work-dir", str(self.root / host), self.url),
             )
 
-    def _launch(self, what: str, host: str, *arguments: str) -> None:
+    def _launch(self, what: str, host: str, *arguments: str) -> Path:
         launcher = Path(pyspark.__file__).parent / "bin" / "spark-class"
         environment = {
             **os.environ,
@@ -87,12 +84,13 @@ class Cluster:
                 start_new_session=True,
             )
         self.processes.append(process)
+        return log
 
-    def _listens(self) -> bool:
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-            return True
-        return False
+    def _has_url(self, log: Path) -> bool:
+        assert self.processes[0].poll() is None, log.read_text()
+        found = re.search(r"Starting Spark master at (spark://\S+)\n", log.read_text())
+        self.url = found[1] if found else ""
+        return found is not None
 
     def executors(self) -> list[int]:
         """Return the executors' process numbers."""
@@ -112,19 +110,13 @@ class Cluster:
             process.wait()
         for pid in everyone:
             with contextlib.suppress(ProcessLookupError):
-                if is_running(pid):
+                if start_of(pid) is not None:
                     os.kill(pid, signal.SIGKILL)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    started = Cluster(tmp_path, _free_port())
+    started = Cluster(tmp_path)
     try:
         started.start()
         yield started
@@ -144,8 +136,9 @@ def test_stateful_flow_survives_lost_executors_and_overtaken_attempts(
         master=cluster.url,
         working_dir=str(tmp_path / "working"),
         speculation=1,
-        # The attempt that has written its change file and then sleeps is overtaken.
-        worker_faults="P4=sleep:20@12",
+        # The attempt that has written its change file and then sleeps is overtaken, as
+        # soon as the other executor is there, and killed, however long it sleeps.
+        worker_faults="P4=sleep:200@12",
     )
 
     with child(options, faults_dir=tmp_path / "faults") as driver:

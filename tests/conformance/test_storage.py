@@ -37,7 +37,7 @@ def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     thread.start()
     endpoint = f"http://127.0.0.1:{server.server_port}"
     request = urllib.request.Request(f"{endpoint}/bucket", method="PUT")
-    urllib.request.urlopen(request, timeout=10).close()
+    urllib.request.urlopen(request, timeout=120).close()
     yield endpoint
     server.shutdown()
     thread.join()

@@ -144,7 +144,7 @@ def test_nothing_runs_on_after_a_stop(
     handle.stop()
 
     tracker = spark.sparkContext.statusTracker()
-    for _ in range(100):
+    for _ in range(1_000):
         if not tracker.getActiveJobsIds():
             break
         pause.wait(0.1)

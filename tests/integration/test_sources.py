@@ -374,7 +374,7 @@ def test_a_socket_becomes_replayable(spark: SparkSession, tmp_path: Path) -> Non
     assert sorted(out.rows()) == [("a", 1), ("b", 1), ("b", 2), ("c", 1)]
 
 
-def wait_for(condition: Any, seconds: float = 60) -> None:
+def wait_for(condition: Any, seconds: float = 250) -> None:
     """Wait for progress, not for time; says what it waited for when it gives up."""
     event = threading.Event()
     for _ in range(int(seconds / 0.05)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +17,6 @@ from riverlock.runtime.task import Staging, Targets, _max_times
 from riverlock.sinks.stager import StagePoint
 from riverlock.sinks.stagers import TableStager
 from riverlock.storage import LocalStorage
-
-LATER = datetime.now(UTC) + timedelta(hours=1)
 
 
 def test_a_file_that_vanishes_while_the_folder_is_listed_is_not_there(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,10 @@ from riverlock.snapshot.sealed import checksum
 from riverlock.snapshot.verify import verify
 from riverlock.storage import LocalStorage
 
-LATER = datetime.now(UTC) + timedelta(hours=1)
+
+def later() -> datetime:
+    """Return a time past the grace period of what a test has just written."""
+    return datetime.now(UTC) + timedelta(hours=1)
 
 
 def test_null_and_empty_partition_values_can_be_committed(
@@ -273,7 +276,7 @@ def test_the_sweep_spares_files_of_an_epoch_that_is_not_decided_yet(
     found.decide(manifest(1, (decided,)))
     running = write(store, 2, {"a": 2})  # an epoch longer than the grace period
 
-    gone = expired_paths(found, Retention(), now=LATER)
+    gone = expired_paths(found, Retention(), now=later())
 
     assert running.path not in gone
 
@@ -317,7 +320,7 @@ def test_protected_files_are_spared(store: LocalStorage) -> None:
     found.decide(manifest(5))
     one, two = write(store, 1, {"a": 1}), write(store, 2, {"a": 1})
 
-    sweep(found, Retention(), now=LATER, protected={one.path})
+    sweep(found, Retention(), now=later(), protected={one.path})
 
     assert store.exists(one.path)
     assert not store.exists(two.path)
@@ -331,11 +334,11 @@ def test_lists_of_sources_go_with_the_manifests_that_name_them(
     found.decide(_listed(1, None, lists[0]))
     found.decide(_listed(2, lists[0], lists[1]))
     found.decide(_listed(3, lists[1], lists[2]))
-    assert sweep(found, Retention(epochs=1), now=LATER) == 2
+    assert sweep(found, Retention(epochs=1), now=later()) == 2
     # Those that nothing names may be of the epoch under way, so they stay for long.
     assert all(store.exists(path) for path in lists)
 
-    sweep(found, Retention(epochs=1), now=LATER + timedelta(days=1))
+    sweep(found, Retention(epochs=1), now=later() + timedelta(days=1))
 
     assert [store.exists(path) for path in lists] == [False, True, True, False]
     assert all(r.is_whole for r in verify(found))
@@ -390,7 +393,7 @@ def test_an_epoch_that_is_pinned_while_it_is_swept_is_whole_or_refused(
     for epoch in (1, 2, 3):
         found.decide(manifest(epoch, (write(store, epoch, {"a": epoch}),)))
 
-    sweep(found, Retention(epochs=1), now=LATER)
+    sweep(found, Retention(epochs=1), now=later())
 
     if when == "before":
         assert slow.error is None
@@ -432,16 +435,20 @@ def test_short_runs_sweep_too(store: LocalStorage) -> None:
 
 def test_a_busy_cleaner_goes_on_with_the_newest_manifest(store: LocalStorage) -> None:
     seen: list[int] = []
+    is_busy, may_go_on = threading.Event(), threading.Event()
 
     class Slow(Cleaner):
         def clean(self, manifest: Any) -> None:
             seen.append(manifest.epoch)
-            time.sleep(0.2)
+            is_busy.set()
+            may_go_on.wait()
 
     cleaner = Slow(catalog(store), Retention())
-    for epoch in (1, 2, 3, 4):
+    cleaner.offer(manifest(1))
+    is_busy.wait()
+    for epoch in (2, 3, 4):
         cleaner.offer(manifest(epoch))
-        time.sleep(0.03)
+    may_go_on.set()
     cleaner.stop()
 
     assert seen == [1, 4]

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from riverlock.cli import doctor
+from riverlock.storage.base import Entry
 from riverlock.storage.local import LocalStorage
 
 
@@ -89,6 +94,21 @@ def test_doctor_says_what_to_mend(
     assert "8 of 8 writers were told that they were first" in done.out
     assert "pip install 'riverlock[java]'" in done.out
     assert done.out.endswith("not all is well\n")
+
+
+@pytest.mark.parametrize(("second", "is_right"), [(4, True), (-3, False), (13, False)])
+def test_doctor_does_not_take_a_slow_store_for_a_wrong_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: int, is_right: bool
+) -> None:
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    times = iter((begin, begin + timedelta(seconds=10)))
+    entry = Entry(path="x", size=1, mtime=begin + timedelta(seconds=second))
+    monkeypatch.setattr(doctor, "datetime", SimpleNamespace(now=lambda _: next(times)))
+    monkeypatch.setattr(LocalStorage, "head", lambda *_: entry)
+
+    told = contextlib.nullcontext() if is_right else pytest.raises(doctor._WrongError)
+    with told:
+        doctor._clock(LocalStorage(tmp_path), "x")
 
 
 def test_doctor_of_an_unknown_kind_of_store(cli: Any) -> None:

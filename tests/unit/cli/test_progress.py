@@ -39,8 +39,9 @@ def test_line_says_all_in_one() -> None:
 
 
 def test_plain_progress_shows_few_lines_and_a_summary(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("riverlock.cli.progress._PLAIN_PERIOD_SECONDS", 3600.0)
     with progress(as_json=False) as shown:
         shown.begin("shop", newest=4)
         for epoch in (4, 5, 6):

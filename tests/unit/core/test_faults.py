@@ -30,11 +30,11 @@ def run_child(code: str, plan: str, directory: Path | None) -> subprocess.Popen[
 
 
 def finish(child: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=200)
     return child.returncode, out, err
 
 
-def wait_for(path: Path, seconds: float = 20.0) -> None:
+def wait_for(path: Path, seconds: float = 200.0) -> None:
     deadline = time.monotonic() + seconds
     while not path.exists():
         assert time.monotonic() < deadline, f"{path.name} did not appear"

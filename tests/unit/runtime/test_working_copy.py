@@ -291,6 +291,7 @@ def test_concurrent_attempts_on_one_machine_do_not_disturb_each_other(
     for _ in range(6):
         pid = os.fork()
         if pid == 0:
+            ok = False
             try:
                 rows = [
                     row

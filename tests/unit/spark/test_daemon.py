@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,20 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def daemon() -> Iterator[subprocess.Popen[bytes]]:
+    # The path of a socket must be short, which that of a test's own folder need not be.
+    with tempfile.TemporaryDirectory() as folder:
+        yield from _daemon(folder)
+
+
+def _daemon(folder: str) -> Iterator[subprocess.Popen[bytes]]:
     env = {
         **os.environ,
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": folder,
         "PYTHON_WORKER_FACTORY_SECRET": "none",
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
         "SPARK_REUSE_WORKER": "1",
@@ -45,7 +51,7 @@ def _number(stream: Any) -> int:
 
 
 def _wait_for_end(pid: int) -> None:
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 250
     while time.monotonic() < give_up:
         try:
             os.kill(pid, 0)
@@ -66,6 +72,6 @@ def test_worker_whose_session_has_gone_ends_without_a_word(
             worker = _number(answers)
     _wait_for_end(worker)
 
-    _, errors = daemon.communicate(timeout=60)
+    _, errors = daemon.communicate(timeout=250)
 
     assert errors == b""

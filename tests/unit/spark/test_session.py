@@ -50,13 +50,15 @@ spark.stop()
 @pytest.mark.spark
 def test_local_session_is_silent_and_set_up(tmp_path: Path) -> None:
     hidden = {"SPARK_LOCAL_IP", "PYSPARK_PYTHON", "RIVERLOCK_FAULTS"}
+    # Java says aloud that it has picked these up.
+    hidden |= {"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"}
     env = {name: value for name, value in os.environ.items() if name not in hidden}
 
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
         cwd=tmp_path,
         env=env,
         check=False,
