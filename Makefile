@@ -39,7 +39,8 @@ demo: $(STAMP) ## Run the fraud demo: kill it, restart it, compare
 
 test: $(STAMP) ## Run all tests but the slow ones (PYTEST_ARGS=... adds options)
 	@SPARK_SUBMIT_OPTS="$$($(BIN)/python tools/java_archive.py $(VENV)/spark.jsa)" \
-	  $(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	  $(BIN)/python -m pytest -m "not slow" \
+	  -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: $(STAMP) ## Check format, lint, types, import contracts and sizes
 	$(BIN)/ruff format --check .
