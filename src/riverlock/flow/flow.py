@@ -107,9 +107,15 @@ class Flow:
         Raises:
             InvalidFlowError: Spark cannot parse it, or a stream cannot answer it.
         """
-        translated: Stream = import_module("riverlock.spark.sql").translate(
-            self, query, tables, uid=uid, lateness=lateness
-        )
+        uids, keyed = dict(self._uids), list(self.keyed)
+        try:
+            translated: Stream = import_module("riverlock.spark.sql").translate(
+                self, query, tables, uid=uid, lateness=lateness
+            )
+        except BaseException:
+            # A query that was refused leaves nothing: the next may have its uid.
+            self._uids, self.keyed = uids, keyed
+            raise
         return translated
 
     def take_uid(self, uid: str | None, kind: str) -> str:

@@ -260,6 +260,16 @@ def test_arguments_that_make_no_sense_are_refused(flow: rl.Flow) -> None:
             flow.sql("SELECT * FROM events", **options)
 
 
+def test_a_refused_query_leaves_nothing(flow: rl.Flow) -> None:
+    query = "SELECT user, count(*) AS n FROM events GROUP BY user"
+    with pytest.raises(InvalidFlowError, match="leave lateness= out"):
+        flow.sql(query, uid="q", lateness="1 hour")
+
+    assert flow.keyed == []
+    flow.sql(query, uid="q")
+    assert [k.uid for k in flow.keyed] == ["q"]
+
+
 def test_what_only_spark_knows_is_told_by_check(
     flow: rl.Flow, spark: SparkSession
 ) -> None:
