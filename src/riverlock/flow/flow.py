@@ -12,6 +12,8 @@ from riverlock.flow.stream import Stream
 from riverlock.sources.base import Source
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from riverlock.flow.graph import Node
     from riverlock.sinks.base import Sink
 
@@ -56,6 +58,8 @@ class Flow:
         self.key_groups = key_groups
         self.on_error = on_error
         self._uids: dict[str, str] = {}
+        # Sources and declared event times by uid: what sql() finds by name.
+        self.streams: dict[str, Stream] = {}
         self.writes: list[Write] = []
         # Keyed work runs even if nobody reads its output: its state is a result.
         self.keyed: list[Keyed] = []
@@ -73,7 +77,46 @@ class Flow:
                 found=repr(source),
             )
         node = Read(uid=self.take_uid(uid, source.kind), source=source)
-        return Stream(self, node, source.schema)
+        self.streams[node.uid] = Stream(self, node, source.schema)
+        return self.streams[node.uid]
+
+    def sql(
+        self,
+        query: str,
+        /,
+        *,
+        uid: str | None = None,
+        lateness: str | timedelta | None = None,
+        **tables: Any,
+    ) -> Stream:
+        """Query streams: ``sql("SELECT * FROM events WHERE n > 3", events=stream)``.
+
+        Spark runs what can be told row by row; ``GROUP BY`` with keys, ``window(...)``
+        or ``session_window(...)`` becomes ``key_by``, ``window`` and ``agg``. Spark is
+        started, as for a run, to parse the query.
+
+        Args:
+            query: One SELECT, as Spark writes it.
+            uid: Stable name of its state; keep it when the query changes. Of several
+                aggregates the outer one has it, others are numbered: ``uid-2``.
+            lateness: How long after its end a window is kept, to be corrected.
+            tables: What names in the query stand for: streams; or tables, as DataFrames
+                or functions from SparkSession to one, which are called in every epoch.
+                A name that is not given is the uid of a source, else a table of Spark.
+
+        Raises:
+            InvalidFlowError: Spark cannot parse it, or a stream cannot answer it.
+        """
+        uids, keyed = dict(self._uids), list(self.keyed)
+        try:
+            translated: Stream = import_module("riverlock.spark.sql").translate(
+                self, query, tables, uid=uid, lateness=lateness
+            )
+        except BaseException:
+            # A query that was refused leaves nothing: the next may have its uid.
+            self._uids, self.keyed = uids, keyed
+            raise
+        return translated
 
     def take_uid(self, uid: str | None, kind: str) -> str:
         """Return a uid for a node, made from its kind and order unless given.

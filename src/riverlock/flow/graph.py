@@ -58,7 +58,7 @@ class Relational:
     """A stateless DataFrame operation that Spark runs."""
 
     input: Node
-    operation: str  # select, where, with_column, transform, join_static
+    operation: str  # select, where, with_column, transform, join_static, sql
     arguments: tuple[Any, ...]
 
 
@@ -79,6 +79,8 @@ class Union:
     """All rows of several streams with the same columns."""
 
     inputs: tuple[Node, ...]
+    # As in SQL: columns are known by their place, and have the names of the first.
+    by_position: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -105,7 +105,9 @@ class Stream(StaticJoinable):
             delay_us=duration_us(delay),
             idle_us=None if idle_after is None else duration_us(idle_after),
         )
-        return self._next(node, self.schema)
+        declared = self._next(node, self.schema)
+        self.flow.streams[node.uid] = declared
+        return declared
 
     def select(self, *columns: Any) -> Stream:
         """Keep or compute columns, as ``DataFrame.selectExpr`` and ``select`` do."""
@@ -252,6 +254,11 @@ class Stream(StaticJoinable):
 
         Of a window: for all of their windows; also those without an event time.
         """
+        found = self.node
+        while isinstance(found, Relational) and found.operation == "sql":
+            found = found.input
+        if found is not self.node:
+            return self._next(found, None).late
         node = self.node.input if isinstance(self.node, Output) else None
         if isinstance(node, Keyed) and "late" in _sides(node.process):
             return self.side("late")

@@ -39,7 +39,7 @@ from riverlock.spark.static import join_static
 from riverlock.spark.structs import struct_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from riverlock.snapshot.records import InputRange
     from riverlock.sources.reader import Reader
@@ -280,7 +280,9 @@ class Frames:
     def _union(self, node: Union) -> DataFrame:
         first, *rest = [self.frame(i) for i in node.inputs]
         expected = visible(first)
-        for other in rest:
+        if node.by_position:
+            rest = [_renamed(other, expected.names) for other in rest]
+        for other in [] if node.by_position else rest:
             if set(visible(other).fields) != set(expected.fields):
                 raise InvalidFlowError(
                     "union",
@@ -306,6 +308,19 @@ class Frames:
         if not paths:
             return self._spark.createDataFrame([], struct)
         return self._spark.read.schema(struct).parquet(*paths)
+
+
+def _renamed(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return a frame whose visible columns have other names, in order."""
+    shown = visible(frame).names
+    if len(shown) != len(names):
+        raise InvalidFlowError(
+            "union",
+            expected=f"{len(names)} columns",
+            found=f"{len(shown)}: {', '.join(shown)}",
+        )
+    columns = [F.col(f"`{c}`").alias(n) for c, n in zip(shown, names, strict=True)]
+    return frame.select(*columns, *hidden_columns(frame))
 
 
 def _explained(node: Node, error: AnalysisException) -> InvalidFlowError:

@@ -1,0 +1,126 @@
+"""Calls of aggregate functions in a query, and the names that go with them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from riverlock.spark.sql.refusals import refused
+from riverlock.spark.sql.tree import below, kind, names, normal, sequence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from riverlock.spark.sql.tree import Trees
+
+__all__ = ["Calls"]
+
+_PLAIN = re.compile(r"[A-Za-z]\w*")
+# Null is nothing for these, so that FILTER can make null of what it leaves out.
+_SKIP_NULLS = frozenset(
+    {
+        "approx_count_distinct",
+        "approx_percentile",
+        "array_agg",
+        "avg",
+        "collect_list",
+        "collect_set",
+        "count",
+        "count_if",
+        "max",
+        "mean",
+        "min",
+        "percentile_approx",
+        "std",
+        "stddev",
+        "stddev_pop",
+        "stddev_samp",
+        "sum",
+        "var_pop",
+        "var_samp",
+        "variance",
+    }
+)
+
+
+class Calls:
+    """The aggregates of one GROUP BY: SQL over columns that hold their arguments."""
+
+    def __init__(self, trees: Trees, reserved: Iterable[str]) -> None:
+        """Take the names that columns must not have."""
+        self._trees = trees
+        self._taken = {name.casefold() for name in reserved}
+        self._names: dict[str, str] = {}
+        self._columns: dict[str, str] = {}
+        self.aggregates: dict[str, str] = {}
+        self.arguments: dict[str, Any] = {}
+
+    def take_name(self, wanted: str | None, kind_of: str) -> str:
+        """Return a name that is free, as wanted if possible.
+
+        An average named ``x`` keeps ``x_sum`` in state: no other may begin so.
+        """
+        name, number = wanted, 0
+        while name is None or not self._is_free(name):
+            number += 1
+            name = f"{kind_of}_{number}"
+        self._taken.add(name.casefold())
+        return name
+
+    def _is_free(self, name: str) -> bool:
+        new = name.casefold()
+        return _PLAIN.fullmatch(name) is not None and not any(
+            new == old or new.startswith(f"{old}_") or old.startswith(f"{new}_")
+            for old in self._taken
+        )
+
+    def add(self, call: Any, wanted: str | None) -> str:
+        """Return the column that holds the result of a call."""
+        if call.filter().isDefined():
+            text = f"{normal(call)} {normal(call.filter().get())}"
+        else:
+            text = normal(call)
+        if text not in self._names:
+            sql = self._sql(call)
+            name = self.take_name(wanted, "agg")
+            self._names[text] = name
+            self.aggregates[name] = sql
+        return self._names[text]
+
+    def _sql(self, call: Any) -> str:
+        function = names(call)[-1].casefold()
+        arguments = sequence(call.arguments())
+        _check_call(call)
+        for argument in arguments:
+            if any(self._trees.is_aggregate(each) for each in below(argument)):
+                raise refused("nested")
+        first, *rest = arguments or [self._trees.expression("1")]
+        if function == "count_if":
+            function = "count"
+            first = self._trees.only_if(first, self._trees.expression("1"))
+        if call.filter().isDefined():
+            if function not in _SKIP_NULLS:
+                raise refused("filter")
+            first = self._trees.only_if(call.filter().get(), first)
+        shown = [self._shown(each) for each in (first, *rest)]
+        return f"{function}({', '.join(shown)})"
+
+    def _shown(self, argument: Any) -> str:
+        """Return an argument as SQL: the name of a column, or a constant."""
+        if not any(kind(e) == "UnresolvedAttribute" for e in below(argument)):
+            return str(argument.sql())
+        text = normal(argument)
+        if text not in self._columns:
+            name = self.take_name(None, "arg")
+            self._columns[text] = name
+            self.arguments[name] = argument
+        return f"`{self._columns[text]}`"
+
+
+def _check_call(call: Any) -> None:
+    if call.isDistinct():
+        raise refused("distinct")
+    if call.ignoreNulls().isDefined():
+        raise refused("nulls")
+    if call.orderingWithinGroup().size():
+        raise refused("within")

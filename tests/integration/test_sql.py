@@ -1,0 +1,159 @@
+"""Queries over streams against the same text in plain Spark SQL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+import riverlock as rl
+from riverlock.flow.graph import Relational
+from riverlock.runtime.columns import HIDDEN, SEQ, TIME
+
+pytestmark = pytest.mark.spark
+
+# A second per row, up to ten seconds late.
+COLUMNS = {
+    "action": "if(id % 11 = 0, null, concat('a', pmod(xxhash64(id), 3)))",
+    "user": "pmod(xxhash64(id, 1), 4)",
+    "amount": "pmod(xxhash64(id, 2), 1000) - 500",
+    "tags": "array('x', concat('t', id % 2))",
+    "at": "timestamp_seconds(1767225600 + id - pmod(xxhash64(id, 4), 10))",
+}
+ROWS = 300
+
+ROW_BY_ROW = {
+    "expressions": """SELECT upper(action) AS what, amount * 2, AT,
+        CASE WHEN amount > 0 THEN 'in' ELSE 'out' END AS way FROM events
+        WHERE user <> 2""",
+    "stars": """SELECT e.*, to_json(struct(*)) AS text
+        FROM (SELECT user, amount FROM events WHERE amount > 0) e WHERE e.user = 1""",
+    "lateral view": """SELECT user, tag FROM events
+        LATERAL VIEW explode(tags) t AS tag WHERE events.amount > 0""",
+    "generators": """SELECT user, tag, explode(tags) AS again FROM events,
+        LATERAL explode(tags) AS t(tag)""",
+    "tables": """WITH named AS (SELECT id, upper(name) AS name FROM users)
+        SELECT e.user, n.name, m.name AS other, amount FROM events e
+        JOIN named n ON e.user = n.id LEFT JOIN users m ON m.id = e.user + 1
+        WHERE e.user IN (SELECT max(id) FROM named GROUP BY name)""",
+    "table first": "SELECT id, amount FROM users RIGHT JOIN events ON id = user",
+}
+GROUPED = {
+    "example": """SELECT action, window(at, '1 minute') w, count(*) n FROM events
+        GROUP BY action, window(at, '1 minute')""",
+    "sliding": """SELECT user AS who, window.start AS s, s + interval 1 hour AS t,
+        count(*), sum(amount) / count(*) AS mean, avg(amount) AS average,
+        max(action) AS who_sum,
+        count(*) * (SELECT count(*) FROM users) AS many
+        FROM events GROUP BY who, window(at, '1 minute', '20 seconds', '-7 seconds')""",
+    "sessions": """SELECT action, e.user, session_window, count(*) FROM events e
+        GROUP BY session_window(at, '30 seconds'), action, user""",
+    "without keys": """SELECT window(at, '30 seconds') AS w, count(*) AS n,
+        count_if(amount > 0) AS up, sum(amount) FILTER (WHERE user = 1) AS ones
+        FROM events WHERE amount > -400 GROUP BY ALL
+        HAVING n > 12 AND max(amount) > 0 AND minute(w.start) < 4""",
+    "windows of windows": """WITH fine AS (
+          SELECT user % 2, window(at, '10 seconds') AS w, count(*) AS n FROM events
+          GROUP BY 1, 2)
+        SELECT window(w, '1 minute') AS minute, max(n) AS most FROM fine
+        GROUP BY window(w, '1 minute')""",
+    "union": """SELECT name, window(t, '1 minute').start AS s, sum(a) AS total FROM
+        (SELECT at AS t, name, abs(amount) AS a FROM events e
+          JOIN users u ON e.user = u.id
+         UNION ALL SELECT at AS t, 'nobody', 7S FROM events WHERE amount > 0)
+        GROUP BY name, window(t, '1 minute')""",
+}
+RUNNING = """SELECT lower(action) AS what, count(*) AS n, sum(amount) + 1 AS total
+    FROM events GROUP BY lower(action)"""
+
+
+def users(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([(1, "ann"), (2, "bob")], "id long, name string")
+
+
+def table(spark: SparkSession) -> DataFrame:
+    chosen = [F.expr(text).alias(name) for name, text in COLUMNS.items()]
+    return spark.range(ROWS).select(*chosen)
+
+
+def events(flow: rl.Flow) -> rl.Stream:
+    source = rl.sources.generator(COLUMNS, rows=ROWS, bounded=True)
+    return flow.read(source, uid="events").event_time("at", delay="10 seconds")
+
+
+@pytest.fixture
+def views(spark: SparkSession) -> Iterator[None]:
+    """Let Spark know the names, too."""
+    for name, frame in {"events": table(spark), "users": users(spark)}.items():
+        frame.createOrReplaceTempView(name)
+    yield
+    for name in ("events", "users"):
+        spark.catalog.dropTempView(name)
+
+
+def comparable(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, datetime):
+        return round(value.timestamp() * 1_000_000)
+    if isinstance(value, dict):
+        return tuple(comparable(v) for v in value.values())
+    if isinstance(value, Row | tuple | list):
+        return tuple(comparable(v) for v in value)
+    return value
+
+
+@pytest.mark.parametrize("name", ROW_BY_ROW)
+def test_a_part_gives_the_rows_of_the_whole_and_keeps_their_place(
+    spark: SparkSession, views: None, name: str
+) -> None:
+    flow = rl.Flow("sql")
+    events(flow)
+    node = flow.sql(ROW_BY_ROW[name], users=users(spark)).node
+    assert isinstance(node, Relational)
+    (stage,) = node.arguments
+    rows = table(spark).withColumn(TIME, F.unix_micros("at"))
+    rows = rows.withColumn(SEQ, F.col(TIME) * 2)
+
+    found = stage(rows.where("user < 2")).union(stage(rows.where("user >= 2")))
+
+    shown = [c for c in found.columns if c not in HIDDEN]
+    batch = spark.sql(ROW_BY_ROW[name])
+    assert shown == batch.columns
+    collected = [row.asDict() for row in found.collect()]
+    expected = Counter(comparable(row) for row in batch.collect())
+    assert Counter(comparable([r[c] for c in shown]) for r in collected) == expected
+    assert all(r[SEQ] == r[TIME] * 2 for r in collected)
+    assert all(comparable(r["AT"]) == r[TIME] for r in collected if "AT" in r)
+
+
+def test_groups_of_many_epochs_are_those_of_a_batch(
+    spark: SparkSession, tmp_path: Path, views: None
+) -> None:
+    flow = rl.Flow("sql")
+    events(flow)
+    found = {}
+    for name, query in {**GROUPED, "running": RUNNING}.items():
+        found[name] = rl.sinks.memory()
+        rows = flow.sql(query, users=users, uid=f"of {name}".replace(" ", "-"))
+        rows.write(found[name], uid=name.replace(" ", "-"))
+
+    flow.run(
+        str(tmp_path / "store"), spark=spark, available_now=True, max_rows_per_epoch=160
+    )
+
+    for name, query in GROUPED.items():
+        expected = Counter(comparable(row) for row in spark.sql(query).collect())
+        assert Counter(map(comparable, found[name].rows())) == expected, name
+        assert expected, name
+    newest = {row[0]: comparable(row) for row in found["running"].rows()}
+    assert len(found["running"].rows()) > len(newest)
+    assert set(newest.values()) == {
+        comparable(row) for row in spark.sql(RUNNING).collect()
+    }

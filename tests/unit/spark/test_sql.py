@@ -1,0 +1,289 @@
+"""Queries that a stream cannot answer are refused while the flow is built."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+import riverlock as rl
+from riverlock.core.errors import InvalidFlowError
+from riverlock.flow.graph import Keyed, inputs_of
+from riverlock.flow.windows import SessionWindows, TimeWindows
+from riverlock.spark.compile import WriteStage
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "id bigint, user string, amount double, at timestamp"
+HOUR = 3_600_000_000
+
+
+@pytest.fixture
+def flow(spark: SparkSession) -> rl.Flow:
+    flow = rl.Flow("sql")
+    for name in ("events", "others"):
+        source = rl.sources.files("in", format="json", schema=SCHEMA)
+        flow.read(source, uid=name).event_time("at", delay="1 minute", uid=f"{name}-at")
+    return flow
+
+
+# A query, and what the error says: the part, and what to write instead.
+REFUSED = {
+    "SELECT DISTINCT user FROM events": ("DISTINCT", "deduplicate"),
+    "SELECT id FROM events UNION SELECT id FROM others": ("UNION", "UNION ALL"),
+    "SELECT * FROM events ORDER BY id": ("ORDER BY", "top"),
+    "SELECT * FROM events LIMIT 3": ("LIMIT", "top"),
+    "SELECT * FROM (SELECT * FROM events LIMIT 3 OFFSET 1)": ("LIMIT", "top"),
+    "SELECT * FROM events DISTRIBUTE BY id": ("DISTRIBUTE BY", "leave it out"),
+    "SELECT rank() OVER (PARTITION BY user ORDER BY id) FROM events": ("OVER", "top"),
+    "SELECT rank() OVER w FROM events WINDOW w AS (ORDER BY id)": ("OVER", "Process"),
+    "SELECT * FROM events e JOIN others o ON e.id = o.id": ("two streams", "join("),
+    "SELECT * FROM events, LATERAL (SELECT id FROM others)": ("two streams", "join("),
+    "SELECT id FROM events EXCEPT SELECT id FROM others": ("EXCEPT", "anti"),
+    "SELECT id FROM events INTERSECT SELECT id FROM others": ("INTERSECT", "semi"),
+    "SELECT id FROM events WHERE id IN (SELECT id FROM others)": (
+        "sub-query",
+        "join(",
+    ),
+    "SELECT 1 WHERE EXISTS (SELECT 1 FROM events)": ("sub-query", "join("),
+    "SELECT id FROM events UNION ALL SELECT 1": ("a table", "methods"),
+    "SELECT * FROM events RIGHT JOIN (SELECT 1 AS n) ON n = id": ("outer", "inner"),
+    "SELECT * FROM (SELECT 1 AS n) LEFT JOIN events ON n = id": ("outer", "inner"),
+    "SELECT * FROM events FULL JOIN (SELECT 1 AS n) ON n = id": ("outer", "inner"),
+    "SELECT * FROM events TABLESAMPLE (1 PERCENT)": ("TABLESAMPLE", "hash"),
+    "SELECT * FROM events PIVOT (sum(amount) FOR user IN ('a'))": ("PIVOT", "FILTER"),
+    "SELECT count(*) FROM events": ("without GROUP BY", "window"),
+    "SELECT 1 FROM events HAVING count(*) > 1": ("HAVING without", "window"),
+    "SELECT user, count(*) FROM events GROUP BY CUBE (user)": ("CUBE", "UNION ALL"),
+    "SELECT user FROM events GROUP BY GROUPING SETS ((user))": ("SETS", "UNION ALL"),
+    "SELECT user, count(DISTINCT id) FROM events GROUP BY user": (
+        "DISTINCT in an aggregate",
+        "collect_set",
+    ),
+    "SELECT user, first(id) IGNORE NULLS FROM events GROUP BY user": (
+        "IGNORE NULLS",
+        "IS NOT NULL",
+    ),
+    "SELECT user, last(id) FILTER (WHERE id > 1) FROM events GROUP BY user": (
+        "FILTER",
+        "sub-select",
+    ),
+    "SELECT user, sum(count(*)) FROM events GROUP BY user": (
+        "within an aggregate",
+        "sub-select",
+    ),
+    "SELECT user, mode() WITHIN GROUP (ORDER BY id) FROM events GROUP BY user": (
+        "WITHIN GROUP",
+        "percentile_approx",
+    ),
+    "SELECT *, count(*) FROM events GROUP BY user": ("* in SELECT", "name the keys"),
+    "SELECT user, amount, count(*) FROM events GROUP BY user": (
+        "'amount'",
+        "a column of GROUP BY",
+    ),
+    "SELECT user, count(*), count(*) FROM events GROUP BY user": ("twice", "AS n"),
+    "SELECT count(*) FROM events GROUP BY 2": ("GROUP BY 2", "1 to 1"),
+    "SELECT count(*) FROM events GROUP BY window(at, '1 hour'), window(at, '1 day')": (
+        "more than one window",
+        "keep one",
+    ),
+    "SELECT window(at, '1 day') FROM events GROUP BY window(at, '1 hour')": (
+        "window(at, '1 day')",
+        "the window of GROUP BY",
+    ),
+    "SELECT 1 AS n FROM events GROUP BY window(at, '1 hour', '2 hours')": (
+        "at most the size",
+        "do not fit",
+    ),
+    "SELECT 1 AS n FROM events GROUP BY window(at, '1 month')": ("'1 month'", "fixed"),
+    "SELECT 1 AS n FROM events GROUP BY user, session_window(at, user)": (
+        "fixed durations",
+        "an expression",
+    ),
+    "SELECT 1 AS n FROM events GROUP BY window(now(), '1 hour')": (
+        "the event time, at",
+        "event_time(",
+    ),
+    "SELECT 1 AS n FROM (SELECT id FROM events) GROUP BY window(at, '1 hour')": (
+        "a stream with event time",
+        "event_time(",
+    ),
+    "SELECT 1 AS n FROM (SELECT now() at FROM events) GROUP BY window(at, '1 hour')": (
+        "a stream with event time",
+        "event_time(",
+    ),
+    "SELECT user, count(*) n FROM events GROUP BY user HAVING n > 3": (
+        "HAVING over",
+        "taken back",
+    ),
+    "SELECT * FROM (SELECT user, count(*) n FROM events GROUP BY user) WHERE n > 3": (
+        "change with every epoch",
+        "add window",
+    ),
+    "SELECT n FROM (SELECT count(*) n FROM events GROUP BY user) GROUP BY n": (
+        "change with every epoch",
+        "add window",
+    ),
+    "WITH RECURSIVE r AS (SELECT id FROM events) SELECT * FROM r": (
+        "RECURSIVE",
+        "DataFrame",
+    ),
+    "INSERT INTO somewhere SELECT * FROM events": ("Insert", "methods"),
+    "SELECT * FROM nowhere JOIN events": ("'nowhere'", "flow.sql(query, nowhere="),
+    "SELECT 1": ("tables only", "events=stream"),
+    "SELECT id\n FROM events WHRE id = 1": ("near 'id'", "(line 2, pos 18)"),
+}
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_refused_queries_say_which_part_and_what_to_write(
+    flow: rl.Flow, query: str
+) -> None:
+    with pytest.raises(InvalidFlowError) as caught:
+        flow.sql(query)
+
+    text = str(caught.value)
+    assert all(part in text for part in REFUSED[query]), text
+    assert "\n" not in text
+    assert "__rl" not in text
+
+
+@pytest.mark.parametrize(
+    ("call", "window"),
+    [
+        ("window(at, '1 hour')", TimeWindows(size_us=HOUR, slide_us=HOUR)),
+        (
+            "window(at, '1 hour', '30 minutes', '-5 minutes')",
+            TimeWindows(
+                size_us=HOUR, slide_us=HOUR // 2, offset_us=HOUR // 2 - HOUR // 12
+            ),
+        ),
+        ("session_window(e.AT, '1 hour')", SessionWindows(gap_us=HOUR)),
+    ],
+)
+def test_group_by_becomes_our_operators(
+    flow: rl.Flow, call: str, window: object
+) -> None:
+    query = f"""SELECT e.user, {call}, upper(user), sum(amount) AS total, count(*)
+        FROM events e GROUP BY {call}, user, upper(user)"""
+
+    flow.sql(query, uid="q", lateness="1 minute")
+
+    (keyed,) = flow.find(Keyed)
+    assert keyed.uid == "q"
+    assert keyed.keys == ("user", "key_1")
+    assert keyed.window == window
+    assert keyed.lateness_us == 60_000_000
+    assert keyed.aggregates == {"total": "sum(`arg_1`)", "agg_1": "count(1)"}
+
+
+def test_a_part_that_is_used_twice_has_state_once(flow: rl.Flow) -> None:
+    flow.sql(
+        """WITH n AS (SELECT user, count(*) c FROM events
+             GROUP BY user, window(at, '1 hour')),
+           unused AS (SELECT user FROM events GROUP BY user)
+        SELECT user, c FROM n UNION ALL SELECT user, -c FROM n""",
+        uid="q",
+    )
+
+    assert [k.uid for k in flow.find(Keyed)] == ["q"]
+
+
+def test_late_records_have_what_the_query_reads(
+    flow: rl.Flow, spark: SparkSession
+) -> None:
+    rows = flow.sql("""SELECT user, w.start AS s FROM (SELECT user, sum(-amount) AS n,
+        window(at, '1 hour') AS w FROM events GROUP BY user, window(at, '1 hour'))""")
+    rows.late.write(rl.sinks.memory(), uid="late")
+
+    compiled = flow.check(spark=spark)
+
+    (stage,) = [s for s in compiled.stages if isinstance(s, WriteStage)]
+    assert stage.schema.ddl == "user string, arg_1 double, at timestamp"
+    with pytest.raises(InvalidFlowError, match="the output of a window"):
+        _ = flow.sql("SELECT * FROM events").late
+
+
+def test_queries_over_queries_know_their_rows(flow: rl.Flow) -> None:
+    hourly = flow.sql("""SELECT user, window(at, '1 hour') AS w, count(*) AS n
+        FROM events GROUP BY user, window(at, '1 hour')""")
+    flow.sql("SELECT 1 AS n FROM h GROUP BY window(window_time(w), '1 day')", h=hourly)
+    both = flow.sql("SELECT w FROM a UNION ALL SELECT w FROM b", a=hourly, b=hourly)
+    flow.sql("SELECT 1 AS n FROM h GROUP BY window(w, '1 day')", h=both)
+    running = flow.sql("SELECT user, count(*) AS n FROM events GROUP BY user")
+    by_hand = flow.streams["events"].key_by("user").agg(n="count(*)")
+
+    flow.sql("SELECT n + 1 AS n FROM r", r=running)
+    for rows in (running, by_hand):
+        with pytest.raises(InvalidFlowError, match="change with every epoch"):
+            flow.sql("SELECT * FROM r WHERE n > 3", r=rows)
+
+
+def test_columns_are_named_as_spark_does(flow: rl.Flow, spark: SparkSession) -> None:
+    query = """SELECT e.user, session_window, session_window.end, count(*), upper(user),
+        sum(amount) / count(*), concat(user, 'x') AS X, max(amount) AS user_sum
+        FROM events e GROUP BY user, session_window(at, '1 minute')"""
+    flow.sql(query).write(rl.sinks.memory())
+
+    compiled = flow.check(spark=spark)
+
+    table = spark.createDataFrame([], SCHEMA)
+    expected = spark.sql(query.replace("events", "{events}"), events=table).columns
+    (stage,) = [s for s in compiled.stages if isinstance(s, WriteStage)]
+    assert list(stage.schema.names) == expected
+
+
+def test_names_are_given_or_uids_of_sources(flow: rl.Flow) -> None:
+    other = flow.read(rl.sources.files("x", format="json", schema=SCHEMA))
+    twice = other.event_time("at")
+
+    found = flow.sql("SELECT * FROM events").node
+    given = flow.sql("SELECT * FROM Events", events=twice).node
+
+    assert inputs_of(found) == (flow.streams["events-at"].node,)
+    assert inputs_of(given) == (twice.node,)
+    flow.streams["events"].event_time("at")
+    with pytest.raises(InvalidFlowError, match="2 of them"):
+        flow.sql("SELECT * FROM events")
+
+
+def test_arguments_that_make_no_sense_are_refused(flow: rl.Flow) -> None:
+    foreign = rl.Flow("other").read(
+        rl.sources.files("in", format="json", schema=SCHEMA)
+    )
+    for options, text in (
+        ({"events": 3}, "a DataFrame"),
+        ({"events": foreign}, "a stream of flow 'sql'"),
+        ({"uid": "q"}, "leave uid= out"),
+        ({"lateness": "1 hour"}, "leave lateness= out"),
+    ):
+        with pytest.raises(InvalidFlowError, match=text):
+            flow.sql("SELECT * FROM events", **options)
+
+
+def test_a_refused_query_leaves_nothing(flow: rl.Flow) -> None:
+    query = "SELECT user, count(*) AS n FROM events GROUP BY user"
+    with pytest.raises(InvalidFlowError, match="leave lateness= out"):
+        flow.sql(query, uid="q", lateness="1 hour")
+
+    assert flow.keyed == []
+    flow.sql(query, uid="q")
+    assert [k.uid for k in flow.keyed] == ["q"]
+
+
+def test_what_only_spark_knows_is_told_by_check(
+    flow: rl.Flow, spark: SparkSession
+) -> None:
+    for query, text in (
+        ("SELECT missing FROM events", "`missing` cannot be resolved"),
+        ("SELECT id, id + 1 AS id FROM events", "id twice"),
+        (
+            "SELECT upper(user) AS id, count(*) n FROM events GROUP BY id",
+            "the name of both",
+        ),
+        ("SELECT user, mode(id) m FROM events GROUP BY user", "aggregate 'm'"),
+    ):
+        flow.sql(query).write(rl.sinks.memory())
+        with pytest.raises(InvalidFlowError, match=text):
+            flow.check(spark=spark)
+        flow.writes.clear()
+        flow.keyed.clear()
