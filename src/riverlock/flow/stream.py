@@ -382,12 +382,7 @@ class KeyedStream(Joinable):
 
     def _keyed(self, node: Keyed, output: Schema | None) -> Stream:
         flow = self.stream.flow
-        flow.keyed.append(node)
-        if node.on_error is not None:
-            dead = Output(input=node, name="dead")
-            uid = flow.take_uid(f"{node.uid}-dead", "dead")
-            flow.writes.append(Write(uid=uid, input=dead, sink=node.on_error))
-        return Stream(flow, Output(input=node, name="main"), output)
+        return Stream(flow, flow.add(node), output)
 
     def _built_in(
         self,

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
+from riverlock.flow.contents import Fold, Kept
 from riverlock.flow.graph import Keyed, Output
-from riverlock.flow.window_functions import WindowApply, WindowFunction, WindowReduce
+from riverlock.flow.sessions import Sessions
+from riverlock.flow.window_functions import WindowApply, WindowReduce
 from riverlock.flow.windows import SessionWindows, TimeWindows
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from riverlock.core.types import SchemaLike
     from riverlock.flow.graph import Node
+    from riverlock.flow.operators import BuiltIn
     from riverlock.flow.stream import Stream
 
 __all__ = ["WindowedStream", "in_mode"]
@@ -38,13 +41,6 @@ class WindowedStream:
                 expected="one of rl.tumbling, rl.sliding, rl.sessions",
                 found=repr(window),
                 hint='write window(rl.tumbling("1 hour"))',
-            )
-        if isinstance(window, SessionWindows) and not keys:
-            raise InvalidFlowError(
-                "sessions",
-                expected="a keyed stream",
-                found="all records",
-                hint="call .key_by(...) before",
             )
         self._stream, self._keys, self._window = stream, keys, window
         self._lateness_us = duration_us(lateness)
@@ -78,21 +74,23 @@ class WindowedStream:
             window=self._window,
             lateness_us=self._lateness_us,
         )
-        flow.keyed.append(node)
-        return self._stream._next(Output(input=node, name="main"), None)
+        return self._stream._next(flow.add(node), None)
 
     def reduce(
         self, function: Callable[[Any, Any], Any], *, uid: str | None = None
     ) -> Stream:
         """Fold the records of each window: ``function(old, new)`` returns a record.
 
-        It must be associative: panes are folded first, then windows of them. Gives the
-        columns of the input, then ``window_start`` and ``window_end``.
+        It must be associative: panes are folded first, then windows of them; over
+        sessions the order must not matter either. Gives the columns of the input, then
+        ``window_start`` and ``window_end``.
         """
-        window = self._for_functions("reduce", function)
-        return self._function(
-            "reduce", WindowReduce(function, window, self._lateness_us), uid
-        )
+        _check_function("reduce", function)
+        if isinstance(self._window, TimeWindows):
+            process: BuiltIn = WindowReduce(function, self._window, self._lateness_us)
+        else:
+            process = Sessions(Fold(function), self._window, self._lateness_us)
+        return self._function("reduce", process, uid)
 
     def apply(
         self,
@@ -105,42 +103,41 @@ class WindowedStream:
 
         All records are kept until their windows are over: prefer ``agg`` or ``reduce``
         where they do. ``window`` has ``start`` and ``end``; records are in order of
-        their panes, then of arrival.
+        their panes, then of arrival; those of a session in order of their times. The
+        key of a stream that is not keyed is None.
         """
-        window = self._for_functions("apply", function)
-        process = WindowApply(function, output, window, self._lateness_us)
+        _check_function("apply", function)
+        window, lateness_us = self._window, self._lateness_us
+        if isinstance(window, TimeWindows):
+            process: BuiltIn = WindowApply(function, output, window, lateness_us)
+        else:
+            kept = Kept(function, output, by_time=True)
+            process = Sessions(kept, window, lateness_us)
         return self._function("apply", process, uid)
 
-    def _for_functions(self, what: str, function: object) -> TimeWindows:
-        if not callable(function):
-            raise InvalidFlowError(
-                f"argument of {what}", expected="a function", found=repr(function)
-            )
-        if isinstance(self._window, SessionWindows) or not self._keys:
-            raise InvalidFlowError(
-                f"{what} over windows",
-                expected="tumbling or sliding windows of a keyed stream",
-                found="sessions" if self._keys else "all records",
-                hint="call .key_by(...) before, or use .agg(...)",
-            )
-        return self._window
-
-    def _function(self, kind: str, process: WindowFunction, uid: str | None) -> Stream:
+    def _function(self, kind: str, process: BuiltIn, uid: str | None) -> Stream:
         flow = self._stream.flow
         node = Keyed(
             uid=flow.take_uid(uid, kind),
             input=self._stream.node,
             keys=self._keys,
             process=process,
+            on_error=flow.on_error,
             window=self._window,
             lateness_us=self._lateness_us,
         )
-        flow.keyed.append(node)
-        return self._stream._next(Output(input=node, name="main"), None)
+        return self._stream._next(flow.add(node), None)
 
     def count(self, *, uid: str | None = None) -> Stream:
         """Count the records of each window, as column ``count``."""
         return self.agg({"count": "count(*)"}, uid=uid)
+
+
+def _check_function(what: str, function: object) -> None:
+    if not callable(function):
+        raise InvalidFlowError(
+            f"argument of {what}", expected="a function", found=repr(function)
+        )
 
 
 # The output of a window that a mode of writing is.

@@ -16,7 +16,10 @@ from riverlock.core.times import duration_us
 if TYPE_CHECKING:
     from datetime import timedelta
 
-__all__ = ["SessionWindows", "TimeWindows", "sessions", "sliding", "tumbling"]
+__all__ = ["GAP", "SessionWindows", "TimeWindows", "sessions", "sliding", "tumbling"]
+
+# The hidden column of the gap after a record, in microseconds, where gaps differ.
+GAP = "__rl_gap"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from riverlock.flow.sessions import SessionAggregate
+from riverlock.flow.sessions import Sessions
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.window_functions import WindowFunction
 from riverlock.runtime.columns import TIME
@@ -56,7 +56,7 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
         on_prepared()
         return WindowRun(program, layout, reader, info, table)
     late_rows = 0
-    if isinstance(program.process, SessionAggregate | WindowFunction) and table:
+    if isinstance(program.process, Sessions | WindowFunction) and table:
         table, late_rows = _on_time(table, program.process, program.late_at(info))
     data = keyed_input(table, program) if table else None
     if data and data.ids:
@@ -72,13 +72,13 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
 
 
 def _on_time(
-    table: pa.Table, process: SessionAggregate | WindowFunction, limit: int | None
+    table: pa.Table, process: Sessions | WindowFunction, limit: int | None
 ) -> tuple[pa.Table, int]:
     """Leave out records that have no time or are too late; returns how many."""
     known = table[TIME].is_valid().to_numpy()
     times = table[TIME].fill_null(0).to_numpy()
     closed_at = None if limit is None else limit - process.lateness_us
-    if isinstance(process, SessionAggregate):
+    if isinstance(process, Sessions):
         is_late, is_used = ~known, known
         if closed_at is not None:
             is_late |= times + process.window.gap_us <= closed_at

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from riverlock.coordinator.plan import OperatorPlan
 from riverlock.core.errors import InvalidFlowError, StateSchemaError
 from riverlock.core.types import Schema, schema_of
+from riverlock.flow.contents import Aggregates
 from riverlock.flow.graph import (
     EventTime,
     Keyed,
@@ -30,7 +31,8 @@ from riverlock.flow.graph import (
 )
 from riverlock.flow.operators import Aggregate, BuiltIn
 from riverlock.flow.process import check_process, overrides, side_outputs
-from riverlock.flow.sessions import SessionAggregate
+from riverlock.flow.sessions import Sessions
+from riverlock.flow.unkeyed import ALL_RECORDS
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.windows import SessionWindows
 from riverlock.runtime.columns import TIME
@@ -251,6 +253,8 @@ class _Compiler:
             process = process.bound(keys, columns)
         if isinstance(process, WindowAggregate):
             keys = process.state_keys(keys)
+        elif not node.keys:
+            keys = ALL_RECORDS
         program = self._program(node, process, keys, columns)
         for name, schema in program.outputs.items():
             self._staged[(node.uid, name)] = (schema, [])
@@ -274,7 +278,8 @@ class _Compiler:
         if node.window is None:
             return combine, Aggregate(found)
         if isinstance(node.window, SessionWindows):
-            return combine, SessionAggregate(found, node.window, node.lateness_us)
+            content = Aggregates(found)
+            return combine, Sessions(content, node.window, node.lateness_us)
         return combine, WindowAggregate(found, node.window, node.lateness_us)
 
     def _program(

@@ -22,6 +22,7 @@ from riverlock.core.errors import (
     InvalidFlowError,
     RiverlockError,
 )
+from riverlock.flow.unkeyed import ALL, ALL_RECORDS
 from riverlock.runtime.columns import GROUP, INPUT, SEQ
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
@@ -341,8 +342,11 @@ class SparkEngine:
         frame = frames.frame(stage.node.input)
         if stage.combine is not None:
             frame = stage.combine.apply(frame)
-        frame = self._with_group(frame, stage.node.keys)
-        program = stage.program
+        program, keys = stage.program, stage.node.keys
+        if program.keys == ALL_RECORDS:
+            frame = frame.withColumn(ALL, F.lit(None).cast("boolean"))
+            keys = (ALL,)
+        frame = self._with_group(frame, keys)
         if program.broadcast is not None or program.initial is not None:
             frame = frame.withColumn(INPUT, F.lit(EVENTS))
         return frame
