@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from riverlock.flow.process import Process, SideOutput
     from riverlock.flow.stream import KeyedStream, Stream
     from riverlock.flow.windowed import WindowedStream
-    from riverlock.flow.windows import sessions, sliding, tumbling
+    from riverlock.flow.windows import count_windows, sessions, sliding, tumbling
     from riverlock.runtime.context import Context
     from riverlock.spark.runner import Handle
     from riverlock.spark.session import local_session as session
@@ -42,6 +42,7 @@ _HOMES = {
     "TwoInputProcess": "riverlock.flow.connect",
     "Value": "riverlock.state.spec",
     "WindowedStream": "riverlock.flow.windowed",
+    "count_windows": "riverlock.flow.windows",
     "days": "riverlock.core.times",
     "hours": "riverlock.core.times",
     "milliseconds": "riverlock.core.times",
@@ -70,6 +71,7 @@ __all__ = [
     "Value",
     "WindowedStream",
     "__version__",
+    "count_windows",
     "days",
     "hours",
     "milliseconds",

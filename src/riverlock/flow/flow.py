@@ -185,4 +185,4 @@ def _detail(node: object) -> str:
             return node.operation
         case _:
             operation = getattr(node, "operation", None)
-            return str(operation or getattr(node, "column", ""))
+            return str(operation or getattr(node, "column", None) or "")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from riverlock.core.types import Schema
     from riverlock.flow.process import Process
-    from riverlock.flow.windows import SessionWindows, TimeWindows
+    from riverlock.flow.windows import Windows
     from riverlock.sinks.base import Sink
     from riverlock.sources.base import Source
 
@@ -44,11 +44,14 @@ class Read:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EventTime:
-    """Declares which column is the event time, and how late it may be."""
+    """Declares which column is the event time, and how late it may be.
+
+    Without a column, rows have no time; only the end of the input is told.
+    """
 
     uid: str
     input: Node
-    column: str
+    column: str | None
     delay_us: int
     idle_us: int | None = None
 
@@ -105,7 +108,7 @@ class Keyed:
     on_error: Sink | None = None
     visits_all: bool = False
     # Aggregates of windows, which stay open for late records for so long.
-    window: TimeWindows | SessionWindows | None = None
+    window: Windows | None = None
     lateness_us: int = 0
 
 

@@ -36,7 +36,7 @@ from riverlock.flow.process import Process, check_process, side_outputs
 from riverlock.flow.ranking import Top, ranked
 from riverlock.flow.static_join import StaticJoinable
 from riverlock.flow.timing import positive_duration, timing_of
-from riverlock.flow.windowed import WindowedStream, in_mode
+from riverlock.flow.windowed import TIMED, WindowedStream, in_mode
 from riverlock.sinks.base import Sink
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from riverlock.flow.flow import Flow
-    from riverlock.flow.windows import SessionWindows, TimeWindows
+    from riverlock.flow.windows import Windows
 
 __all__ = ["KeyedStream", "Stream"]
 
@@ -234,7 +234,7 @@ class Stream(StaticJoinable):
 
     def window(
         self,
-        window: TimeWindows | SessionWindows,
+        window: Windows,
         *,
         lateness: str | timedelta = "0 seconds",
     ) -> WindowedStream:
@@ -255,7 +255,7 @@ class Stream(StaticJoinable):
         node = self.node.input if isinstance(self.node, Output) else None
         if isinstance(node, Keyed) and "late" in _sides(node.process):
             return self.side("late")
-        if not isinstance(node, Keyed) or node.window is None:
+        if not isinstance(node, Keyed) or not isinstance(node.window, TIMED):
             raise InvalidFlowError(
                 "late",
                 expected="the output of a window, join, deduplicate or match",
@@ -407,7 +407,7 @@ class KeyedStream(Joinable):
 
     def window(
         self,
-        window: TimeWindows | SessionWindows,
+        window: Windows,
         *,
         lateness: str | timedelta = "0 seconds",
     ) -> WindowedStream:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
 from riverlock.flow.contents import Fold, Kept
+from riverlock.flow.ending import with_end
+from riverlock.flow.gathering import gathering
 from riverlock.flow.graph import Keyed, Output
-from riverlock.flow.sessions import Sessions
 from riverlock.flow.window_functions import WindowApply, WindowReduce
-from riverlock.flow.windows import SessionWindows, TimeWindows
+from riverlock.flow.windows import SessionWindows, TimeWindows, Windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from riverlock.flow.operators import BuiltIn
     from riverlock.flow.stream import Stream
 
-__all__ = ["WindowedStream", "in_mode"]
+__all__ = ["TIMED", "WindowedStream", "in_mode"]
+
+# Windows of event time: records can be late for them.
+TIMED = TimeWindows | SessionWindows
 
 
 class WindowedStream:
@@ -31,19 +35,27 @@ class WindowedStream:
         self,
         stream: Stream,
         keys: tuple[str, ...],
-        window: TimeWindows | SessionWindows,
+        window: Windows,
         lateness: str | timedelta,
     ) -> None:
         """Made by ``window``."""
-        if not isinstance(window, TimeWindows | SessionWindows):
+        if not isinstance(window, Windows):
             raise InvalidFlowError(
                 "window",
-                expected="one of rl.tumbling, rl.sliding, rl.sessions",
+                expected="one of rl.tumbling, rl.sliding, rl.sessions,"
+                " rl.count_windows",
                 found=repr(window),
                 hint='write window(rl.tumbling("1 hour"))',
             )
         self._stream, self._keys, self._window = stream, keys, window
         self._lateness_us = duration_us(lateness)
+        if self._lateness_us and not isinstance(window, TIMED):
+            raise InvalidFlowError(
+                "lateness of a window",
+                expected="windows of event time",
+                found=str(window),
+                hint="leave it out: no record is late here",
+            )
 
     def agg(
         self,
@@ -64,17 +76,7 @@ class WindowedStream:
             raise InvalidFlowError(
                 "agg", expected="named aggregates such as n='count(*)'", found="none"
             )
-        flow = self._stream.flow
-        node = Keyed(
-            uid=flow.take_uid(uid, "window"),
-            input=self._stream.node,
-            keys=self._keys,
-            process=None,
-            aggregates=every,
-            window=self._window,
-            lateness_us=self._lateness_us,
-        )
-        return self._stream._next(flow.add(node), None)
+        return self._keyed("window", uid, process=None, aggregates=every)
 
     def reduce(
         self, function: Callable[[Any, Any], Any], *, uid: str | None = None
@@ -89,7 +91,7 @@ class WindowedStream:
         if isinstance(self._window, TimeWindows):
             process: BuiltIn = WindowReduce(function, self._window, self._lateness_us)
         else:
-            process = Sessions(Fold(function), self._window, self._lateness_us)
+            process = gathering(Fold(function), self._window, self._lateness_us)
         return self._function("reduce", process, uid)
 
     def apply(
@@ -111,20 +113,27 @@ class WindowedStream:
         if isinstance(window, TimeWindows):
             process: BuiltIn = WindowApply(function, output, window, lateness_us)
         else:
-            kept = Kept(function, output, by_time=True)
-            process = Sessions(kept, window, lateness_us)
+            by_time = isinstance(window, SessionWindows)
+            kept = Kept(function, output, by_time=by_time)
+            process = gathering(kept, window, lateness_us)
         return self._function("apply", process, uid)
 
     def _function(self, kind: str, process: BuiltIn, uid: str | None) -> Stream:
-        flow = self._stream.flow
+        on_error = self._stream.flow.on_error
+        return self._keyed(kind, uid, process=process, on_error=on_error)
+
+    def _keyed(self, kind: str, uid: str | None, **work: Any) -> Stream:
+        flow, above = self._stream.flow, self._stream.node
+        taken = flow.take_uid(uid, kind)
+        if not isinstance(self._window, TIMED):
+            above = with_end(flow, above, taken)
         node = Keyed(
-            uid=flow.take_uid(uid, kind),
-            input=self._stream.node,
+            uid=taken,
+            input=above,
             keys=self._keys,
-            process=process,
-            on_error=flow.on_error,
             window=self._window,
             lateness_us=self._lateness_us,
+            **work,
         )
         return self._stream._next(flow.add(node), None)
 
@@ -171,6 +180,12 @@ def in_mode(node: Node, mode: str) -> Output:
             found="update",
             hint="a session that grows has another beginning or end each time: there is"
             " no row that it could replace",
+        )
+    if mode == "update" and not isinstance(keyed.window, TimeWindows):
+        raise InvalidFlowError(
+            f"mode 'update' of windows: {keyed.window}",
+            expected="append",
+            found="update",
         )
     if mode not in _MODES:
         raise InvalidFlowError(

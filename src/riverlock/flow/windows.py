@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.times import duration_us
@@ -16,7 +16,17 @@ from riverlock.core.times import duration_us
 if TYPE_CHECKING:
     from datetime import timedelta
 
-__all__ = ["GAP", "SessionWindows", "TimeWindows", "sessions", "sliding", "tumbling"]
+__all__ = [
+    "GAP",
+    "CountWindows",
+    "SessionWindows",
+    "TimeWindows",
+    "Windows",
+    "count_windows",
+    "sessions",
+    "sliding",
+    "tumbling",
+]
 
 # The hidden column of the gap after a record, in microseconds, where gaps differ.
 GAP = "__rl_gap"
@@ -83,6 +93,35 @@ class SessionWindows:
         return f"session {self.gap_us}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class CountWindows:
+    """Windows of so many records of a key; see ``count_windows``."""
+
+    size: int
+    slide: int
+
+    def __str__(self) -> str:
+        """Say what must not change while there is state (format §4.1)."""
+        return f"count {self.size} slide {self.slide}"
+
+    @property
+    def pane(self) -> int:
+        """How many records there are that no window divides."""
+        return math.gcd(self.size, self.slide)
+
+    def first_of(self, last: int) -> int:
+        """Return the number of a window's first record; 1 is the first of the key."""
+        return last - self.size + 1
+
+    def has(self, number: int) -> bool:
+        """Whether a record is in any window: they may begin less often than long."""
+        end = -(-number // self.slide) * self.slide
+        return number >= self.first_of(end)
+
+
+Windows: TypeAlias = TimeWindows | SessionWindows | CountWindows
+
+
 def sessions(gap: str | timedelta) -> SessionWindows:
     """Let windows last while records of a key come: ``sessions("30 minutes")``.
 
@@ -129,5 +168,23 @@ def sliding(
         if value <= 0:
             raise InvalidConfigError(
                 f"{name} of a window", expected="more than 0", found=f"{value} µs"
+            )
+    return window
+
+
+def count_windows(size: int, slide: int | None = None) -> CountWindows:
+    """Put so many records of a key into a window: ``count_windows(100)``.
+
+    Records are counted in the order of arrival. A window is given when it is full; with
+    a ``slide`` every so many records, over the last ``size`` (the first ones hold less,
+    as in Flink). At the end of a bounded input the window that is not full is given.
+    """
+    window = CountWindows(size=size, slide=size if slide is None else slide)
+    for name, value in (("size", window.size), ("slide", window.slide)):
+        if type(value) is not int or value < 1:
+            raise InvalidConfigError(
+                f"{name} of a count window",
+                expected="a whole number from 1 on",
+                found=repr(value),
             )
     return window

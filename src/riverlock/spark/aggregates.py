@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Type, type_of
 from riverlock.flow.partial import Merge, PartialAggregate
-from riverlock.flow.windows import SessionWindows
+from riverlock.flow.windows import TimeWindows
 from riverlock.runtime.columns import ROWS, SEQ, SOURCE, TIME, WINDOW
 from riverlock.spark.frames import as_column, hidden_columns, pane_end
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-    from riverlock.flow.windows import TimeWindows
+    from riverlock.flow.windows import Windows
 
 __all__ = ["Combine", "Singles", "plan_aggregates"]
 
@@ -148,7 +148,7 @@ def plan_aggregates(
     keys: tuple[str, ...],
     aggregates: Mapping[str, Any],
     uid: str,
-    window: TimeWindows | SessionWindows | None = None,
+    window: Windows | None = None,
 ) -> tuple[Combine | Singles, dict[str, PartialAggregate]]:
     """Split aggregate expressions.
 
@@ -197,7 +197,7 @@ def plan_aggregates(
         found[name] = PartialAggregate(
             type=_type(frame, column), merges=tuple(merges), result=how.result
         )
-    if isinstance(window, SessionWindows):
+    if window is not None and not isinstance(window, TimeWindows):
         return Singles(keys, singles), found
     return Combine(keys, parts, window, counts), found
 

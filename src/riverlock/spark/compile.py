@@ -20,6 +20,7 @@ from riverlock.coordinator.plan import OperatorPlan
 from riverlock.core.errors import InvalidFlowError, StateSchemaError
 from riverlock.core.types import Schema, schema_of
 from riverlock.flow.contents import Aggregates
+from riverlock.flow.gathering import gathering
 from riverlock.flow.graph import (
     EventTime,
     Keyed,
@@ -31,10 +32,9 @@ from riverlock.flow.graph import (
 )
 from riverlock.flow.operators import Aggregate, BuiltIn
 from riverlock.flow.process import check_process, overrides, side_outputs
-from riverlock.flow.sessions import Sessions
 from riverlock.flow.unkeyed import ALL_RECORDS
 from riverlock.flow.window_aggregate import WindowAggregate
-from riverlock.flow.windows import SessionWindows
+from riverlock.flow.windows import CountWindows, TimeWindows
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.program import (
     DEAD,
@@ -277,10 +277,10 @@ class _Compiler:
         )
         if node.window is None:
             return combine, Aggregate(found)
-        if isinstance(node.window, SessionWindows):
-            content = Aggregates(found)
-            return combine, Sessions(content, node.window, node.lateness_us)
-        return combine, WindowAggregate(found, node.window, node.lateness_us)
+        if isinstance(node.window, TimeWindows):
+            return combine, WindowAggregate(found, node.window, node.lateness_us)
+        content = Aggregates(found)
+        return combine, gathering(content, node.window, node.lateness_us)
 
     def _program(
         self, node: Keyed, process: Any, keys: Schema, columns: Schema
@@ -420,7 +420,8 @@ def _keys(columns: Schema, node: Keyed) -> Schema:
 
 
 def _check_has_time(frame: DataFrame, node: Keyed) -> None:
-    if node.window is not None and TIME not in frame.columns:
+    has_time = TIME in frame.columns or isinstance(node.window, CountWindows)
+    if node.window is not None and not has_time:
         raise InvalidFlowError(
             f"window of operator {node.uid!r}",
             expected="a stream with event time",

@@ -204,7 +204,7 @@ class Frames:
 
     def _of_late(self, node: Keyed) -> DataFrame:
         """Return the records that the window left out, read a second time."""
-        assert node.window is not None
+        assert isinstance(node.window, TimeWindows | SessionWindows)
         too_late = F.col(TIME).isNull() | _is_endless(node.window)
         limit = self._late[node.uid].until_us
         if limit is not None:
@@ -231,6 +231,8 @@ class Frames:
 
     def _event_time(self, node: EventTime) -> DataFrame:
         frame = self.frame(node.input)
+        if node.column is None:
+            return frame
         kind = frame.schema[node.column].dataType.simpleString()
         if kind not in ("timestamp", "timestamp_ntz"):
             raise InvalidFlowError(
