@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from riverlock.core.types import Schema
+    from riverlock.flow.gathering import Gathering
     from riverlock.flow.process import Process
-    from riverlock.flow.windows import Windows
     from riverlock.sinks.base import Sink
     from riverlock.sources.base import Source
 
@@ -107,9 +107,8 @@ class Keyed:
     initial: Any = None
     on_error: Sink | None = None
     visits_all: bool = False
-    # Aggregates of windows, which stay open for late records for so long.
-    window: Windows | None = None
-    lateness_us: int = 0
+    # Aggregates or functions of windows.
+    windows: Gathering | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

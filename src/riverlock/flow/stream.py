@@ -36,7 +36,9 @@ from riverlock.flow.process import Process, check_process, side_outputs
 from riverlock.flow.ranking import Top, ranked
 from riverlock.flow.static_join import StaticJoinable
 from riverlock.flow.timing import positive_duration, timing_of
-from riverlock.flow.windowed import TIMED, WindowedStream, in_mode
+from riverlock.flow.windowable import Windowable
+from riverlock.flow.windowed import in_mode
+from riverlock.flow.windows import TIMED
 from riverlock.sinks.base import Sink
 
 if TYPE_CHECKING:
@@ -44,12 +46,11 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from riverlock.flow.flow import Flow
-    from riverlock.flow.windows import Windows
 
 __all__ = ["KeyedStream", "Stream"]
 
 
-class Stream(StaticJoinable):
+class Stream(StaticJoinable, Windowable):
     """Rows on their way from a source to sinks.
 
     Methods that take an expression accept SQL text or a PySpark ``Column``.
@@ -232,19 +233,8 @@ class Stream(StaticJoinable):
             )
         return KeyedStream(self, columns)
 
-    def window(
-        self,
-        window: Windows,
-        *,
-        lateness: str | timedelta = "0 seconds",
-    ) -> WindowedStream:
-        """Divide all records by event time: ``window(rl.tumbling("1 hour"))``.
-
-        Args:
-            window: Which windows there are.
-            lateness: How long after its end a window is kept, to be corrected.
-        """
-        return WindowedStream(self, (), window, lateness)
+    def _to_window(self) -> tuple[Stream, tuple[str, ...]]:
+        return self, ()
 
     @property
     def late(self) -> Stream:
@@ -255,12 +245,14 @@ class Stream(StaticJoinable):
         node = self.node.input if isinstance(self.node, Output) else None
         if isinstance(node, Keyed) and "late" in _sides(node.process):
             return self.side("late")
-        if not isinstance(node, Keyed) or not isinstance(node.window, TIMED):
+        windows = node.windows if isinstance(node, Keyed) else None
+        if windows is None or not isinstance(windows.window, TIMED):
             raise InvalidFlowError(
                 "late",
                 expected="the output of a window, join, deduplicate or match",
                 found=repr(self.node),
             )
+        assert isinstance(node, Keyed)
         return self._next(Late(input=node), None)
 
     @property
@@ -336,7 +328,7 @@ def _check_has_rows(node: Node) -> None:
         )
 
 
-class KeyedStream(Joinable):
+class KeyedStream(Joinable, Windowable):
     """A stream partitioned by key: where state lives."""
 
     def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
@@ -405,19 +397,8 @@ class KeyedStream(Joinable):
         # None: its columns begin with the key's, whose types Spark tells later.
         return self._keyed(node, output)
 
-    def window(
-        self,
-        window: Windows,
-        *,
-        lateness: str | timedelta = "0 seconds",
-    ) -> WindowedStream:
-        """Divide the records of each key by event time.
-
-        Args:
-            window: Which windows there are: ``rl.tumbling("1 hour")``.
-            lateness: How long after its end a window is kept, to be corrected.
-        """
-        return WindowedStream(self.stream, self.keys, window, lateness)
+    def _to_window(self) -> tuple[Stream, tuple[str, ...]]:
+        return self.stream, self.keys
 
     def agg(
         self,

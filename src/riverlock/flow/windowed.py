@@ -5,56 +5,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.core.times import duration_us
 from riverlock.flow.contents import Fold, Kept
 from riverlock.flow.ending import with_end
-from riverlock.flow.gathering import gathering
-from riverlock.flow.graph import Keyed, Output
+from riverlock.flow.graph import Keyed, Output, Read, upstream
 from riverlock.flow.window_functions import WindowApply, WindowReduce
-from riverlock.flow.windows import SessionWindows, TimeWindows, Windows
+from riverlock.flow.windows import TIMED, GlobalWindow, SessionWindows, TimeWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import timedelta
 
     from riverlock.core.types import SchemaLike
+    from riverlock.flow.gathering import Gathering
     from riverlock.flow.graph import Node
     from riverlock.flow.operators import BuiltIn
     from riverlock.flow.stream import Stream
 
-__all__ = ["TIMED", "WindowedStream", "in_mode"]
-
-# Windows of event time: records can be late for them.
-TIMED = TimeWindows | SessionWindows
+__all__ = ["WindowedStream", "in_mode"]
 
 
 class WindowedStream:
-    """A stream whose records lie in windows of event time."""
+    """A stream whose records lie in windows, of event time or of a number."""
 
     def __init__(
-        self,
-        stream: Stream,
-        keys: tuple[str, ...],
-        window: Windows,
-        lateness: str | timedelta,
+        self, stream: Stream, keys: tuple[str, ...], windows: Gathering
     ) -> None:
         """Made by ``window``."""
-        if not isinstance(window, Windows):
+        self._stream, self._keys, self._windows = stream, keys, windows
+        is_endless = isinstance(windows.window, GlobalWindow)
+        if is_endless and windows.trigger is None and not _is_bounded(stream.node):
             raise InvalidFlowError(
-                "window",
-                expected="one of rl.tumbling, rl.sliding, rl.sessions,"
-                " rl.count_windows",
-                found=repr(window),
-                hint='write window(rl.tumbling("1 hour"))',
-            )
-        self._stream, self._keys, self._window = stream, keys, window
-        self._lateness_us = duration_us(lateness)
-        if self._lateness_us and not isinstance(window, TIMED):
-            raise InvalidFlowError(
-                "lateness of a window",
-                expected="windows of event time",
-                found=str(window),
-                hint="leave it out: no record is late here",
+                "global_window",
+                expected="a trigger, or bounded sources",
+                found="neither: it would never be given",
+                hint="window(rl.global_window(), trigger=rl.early(count=1000))",
             )
 
     def agg(
@@ -88,10 +71,12 @@ class WindowedStream:
         ``window_start`` and ``window_end``.
         """
         _check_function("reduce", function)
-        if isinstance(self._window, TimeWindows):
-            process: BuiltIn = WindowReduce(function, self._window, self._lateness_us)
+        windows = self._windows
+        if isinstance(windows.window, TimeWindows) and windows.has_panes:
+            lateness_us = windows.lateness_us
+            process: BuiltIn = WindowReduce(function, windows.window, lateness_us)
         else:
-            process = gathering(Fold(function), self._window, self._lateness_us)
+            process = windows.operator(Fold(function))
         return self._function("reduce", process, uid)
 
     def apply(
@@ -109,13 +94,13 @@ class WindowedStream:
         key of a stream that is not keyed is None.
         """
         _check_function("apply", function)
-        window, lateness_us = self._window, self._lateness_us
-        if isinstance(window, TimeWindows):
+        windows, window = self._windows, self._windows.window
+        if isinstance(window, TimeWindows) and windows.has_panes:
+            lateness_us = windows.lateness_us
             process: BuiltIn = WindowApply(function, output, window, lateness_us)
         else:
             by_time = isinstance(window, SessionWindows)
-            kept = Kept(function, output, by_time=by_time)
-            process = gathering(kept, window, lateness_us)
+            process = windows.operator(Kept(function, output, by_time=by_time))
         return self._function("apply", process, uid)
 
     def _function(self, kind: str, process: BuiltIn, uid: str | None) -> Stream:
@@ -125,14 +110,13 @@ class WindowedStream:
     def _keyed(self, kind: str, uid: str | None, **work: Any) -> Stream:
         flow, above = self._stream.flow, self._stream.node
         taken = flow.take_uid(uid, kind)
-        if not isinstance(self._window, TIMED):
+        if not isinstance(self._windows.window, TIMED):
             above = with_end(flow, above, taken)
         node = Keyed(
             uid=taken,
             input=above,
             keys=self._keys,
-            window=self._window,
-            lateness_us=self._lateness_us,
+            windows=self._windows,
             **work,
         )
         return self._stream._next(flow.add(node), None)
@@ -140,6 +124,11 @@ class WindowedStream:
     def count(self, *, uid: str | None = None) -> Stream:
         """Count the records of each window, as column ``count``."""
         return self.agg({"count": "count(*)"}, uid=uid)
+
+
+def _is_bounded(node: Node) -> bool:
+    reads = [n for n in upstream(node) if isinstance(n, Read)]
+    return all(getattr(read.source, "bounded", False) for read in reads)
 
 
 def _check_function(what: str, function: object) -> None:
@@ -160,7 +149,7 @@ def in_mode(node: Node, mode: str) -> Output:
         InvalidFlowError: There is no such mode of these rows.
     """
     keyed = node.input if isinstance(node, Output) else None
-    if not isinstance(keyed, Keyed) or keyed.window is None:
+    if not isinstance(keyed, Keyed) or keyed.windows is None:
         raise InvalidFlowError(
             f"mode {mode!r} of write",
             expected="the output of a window",
@@ -173,7 +162,7 @@ def in_mode(node: Node, mode: str) -> Output:
             found="update",
             hint="use .agg(...)",
         )
-    if mode == "update" and isinstance(keyed.window, SessionWindows):
+    if mode == "update" and isinstance(keyed.windows.window, SessionWindows):
         raise InvalidFlowError(
             "mode 'update' of sessions",
             expected="append",
@@ -181,11 +170,12 @@ def in_mode(node: Node, mode: str) -> Output:
             hint="a session that grows has another beginning or end each time: there is"
             " no row that it could replace",
         )
-    if mode == "update" and not isinstance(keyed.window, TimeWindows):
+    if mode == "update" and not keyed.windows.has_panes:
         raise InvalidFlowError(
-            f"mode 'update' of windows: {keyed.window}",
+            f"mode 'update' of windows: {keyed.windows}",
             expected="append",
             found="update",
+            hint="a window with a trigger is given when the trigger says so",
         )
     if mode not in _MODES:
         raise InvalidFlowError(

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GAP",
+    "TIMED",
     "CountWindows",
+    "GlobalWindow",
     "SessionWindows",
     "TimeWindows",
     "Windows",
     "count_windows",
+    "global_window",
     "sessions",
     "sliding",
     "tumbling",
@@ -119,7 +122,26 @@ class CountWindows:
         return number >= self.first_of(end)
 
 
-Windows: TypeAlias = TimeWindows | SessionWindows | CountWindows
+@dataclass(frozen=True, kw_only=True)
+class GlobalWindow:
+    """One window that never ends; see ``global_window``."""
+
+    def __str__(self) -> str:
+        """Say what must not change while there is state (format §4.1)."""
+        return "global"
+
+
+# Windows of event time: records can be late for them.
+TIMED = TimeWindows | SessionWindows
+Windows: TypeAlias = TimeWindows | SessionWindows | CountWindows | GlobalWindow
+
+
+def global_window() -> GlobalWindow:
+    """Put all records of a key into one window, which never ends.
+
+    It is given when a trigger says so, and at the end of a bounded input.
+    """
+    return GlobalWindow()
 
 
 def sessions(gap: str | timedelta) -> SessionWindows:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from riverlock.flow.sessions import Sessions
+from riverlock.flow.triggered import Triggered
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.window_functions import WindowFunction
+from riverlock.flow.windows import GlobalWindow, SessionWindows
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.execution import Execution
 from riverlock.runtime.folding import Folding, fold
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Done", "run_operator"]
 
+# Operators over windows that records may be too late for.
+_Timed: TypeAlias = Sessions | WindowFunction | Triggered
 # What an operator leaves behind: changes, outputs, timers, dead letters.
 Done: TypeAlias = Execution | Folding | WindowRun
 
@@ -56,7 +60,7 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
         on_prepared()
         return WindowRun(program, layout, reader, info, table)
     late_rows = 0
-    if isinstance(program.process, Sessions | WindowFunction) and table:
+    if isinstance(program.process, _Timed) and table:
         table, late_rows = _on_time(table, program.process, program.late_at(info))
     data = keyed_input(table, program) if table else None
     if data and data.ids:
@@ -72,17 +76,20 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
 
 
 def _on_time(
-    table: pa.Table, process: Sessions | WindowFunction, limit: int | None
+    table: pa.Table, process: _Timed, limit: int | None
 ) -> tuple[pa.Table, int]:
     """Leave out records that have no time or are too late; returns how many."""
+    window = process.window
+    if isinstance(window, GlobalWindow):
+        return table, 0
     known = table[TIME].is_valid().to_numpy()
     times = table[TIME].fill_null(0).to_numpy()
     closed_at = None if limit is None else limit - process.lateness_us
-    if isinstance(process, Sessions):
+    if isinstance(window, SessionWindows):
         is_late, is_used = ~known, known
         if closed_at is not None:
-            is_late |= times + process.window.gap_us <= closed_at
+            is_late |= times + window.gap_us <= closed_at
     else:
-        panes = pane_ends(process.window, times)
-        is_late, is_used = late_panes(process.window, panes, known, closed_at)
+        panes = pane_ends(window, times)
+        is_late, is_used = late_panes(window, panes, known, closed_at)
     return table.filter(pa.array(is_used & ~is_late)), int(is_late.sum())

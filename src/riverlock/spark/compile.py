@@ -20,7 +20,6 @@ from riverlock.coordinator.plan import OperatorPlan
 from riverlock.core.errors import InvalidFlowError, StateSchemaError
 from riverlock.core.types import Schema, schema_of
 from riverlock.flow.contents import Aggregates
-from riverlock.flow.gathering import gathering
 from riverlock.flow.graph import (
     EventTime,
     Keyed,
@@ -34,7 +33,7 @@ from riverlock.flow.operators import Aggregate, BuiltIn
 from riverlock.flow.process import check_process, overrides, side_outputs
 from riverlock.flow.unkeyed import ALL_RECORDS
 from riverlock.flow.window_aggregate import WindowAggregate
-from riverlock.flow.windows import CountWindows, TimeWindows
+from riverlock.flow.windows import TIMED, TimeWindows
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.program import (
     DEAD,
@@ -131,10 +130,10 @@ class CompiledFlow:
 
 def _windows(node: Keyed) -> str | None:
     """Return what must not change of a window while there is state (format §4.1)."""
-    if node.window is None:
+    if node.windows is None:
         return None
     over = "" if node.process is None else "functions over "
-    return f"{over}{node.window} lateness {node.lateness_us}"
+    return f"{over}{node.windows}"
 
 
 def _reads_only_sources(node: Node) -> bool:
@@ -273,14 +272,14 @@ class _Compiler:
     @staticmethod
     def _aggregate(frame: DataFrame, node: Keyed) -> tuple[Combine | Singles, BuiltIn]:
         combine, found = plan_aggregates(
-            frame, node.keys, node.aggregates, node.uid, node.window
+            frame, node.keys, node.aggregates, node.uid, node.windows
         )
-        if node.window is None:
+        windows = node.windows
+        if windows is None:
             return combine, Aggregate(found)
-        if isinstance(node.window, TimeWindows):
-            return combine, WindowAggregate(found, node.window, node.lateness_us)
-        content = Aggregates(found)
-        return combine, gathering(content, node.window, node.lateness_us)
+        if isinstance(windows.window, TimeWindows) and windows.has_panes:
+            return combine, WindowAggregate(found, windows.window, windows.lateness_us)
+        return combine, windows.operator(Aggregates(found))
 
     def _program(
         self, node: Keyed, process: Any, keys: Schema, columns: Schema
@@ -420,8 +419,9 @@ def _keys(columns: Schema, node: Keyed) -> Schema:
 
 
 def _check_has_time(frame: DataFrame, node: Keyed) -> None:
-    has_time = TIME in frame.columns or isinstance(node.window, CountWindows)
-    if node.window is not None and not has_time:
+    if node.windows is None or not isinstance(node.windows.window, TIMED):
+        return
+    if TIME not in frame.columns:
         raise InvalidFlowError(
             f"window of operator {node.uid!r}",
             expected="a stream with event time",

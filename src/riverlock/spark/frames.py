@@ -204,11 +204,13 @@ class Frames:
 
     def _of_late(self, node: Keyed) -> DataFrame:
         """Return the records that the window left out, read a second time."""
-        assert isinstance(node.window, TimeWindows | SessionWindows)
-        too_late = F.col(TIME).isNull() | _is_endless(node.window)
+        assert node.windows is not None
+        window, lateness_us = node.windows.window, node.windows.lateness_us
+        assert isinstance(window, TimeWindows | SessionWindows)
+        too_late = F.col(TIME).isNull() | _is_endless(window)
         limit = self._late[node.uid].until_us
         if limit is not None:
-            too_late = too_late | _is_closed(node.window, limit - node.lateness_us)
+            too_late = too_late | _is_closed(window, limit - lateness_us)
         return self.frame(node.input).where(too_late)
 
     def _read(self, node: Read) -> DataFrame:
