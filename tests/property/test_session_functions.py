@@ -8,13 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riverlock.core.errors import UserCodeError
+import riverlock as rl
+from riverlock.core.errors import (
+    InvalidConfigError,
+    InvalidFlowError,
+    UserCodeError,
+)
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import schema_of
 from riverlock.flow.contents import Content, Fold, Kept
+from riverlock.flow.gathering import Gathering
 from riverlock.flow.sessions import Sessions
+from riverlock.flow.triggers import Trigger
+from riverlock.flow.windows import GAP as GAP_COLUMN
 from riverlock.flow.windows import SessionWindows
-from riverlock.testing import harness
+from riverlock.testing import harness, run_local
 from riverlock.testing.harness import Harness
 
 GAP, DELAY = 10, 15
@@ -92,6 +100,60 @@ def test_functions_over_sessions_see_what_a_batch_has(
     for key in "ab" if is_keyed else [None]:
         assert applied.state("chunks", key=key) == {}
         assert reduced.state("sessions", key=key) is None
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.tuples(RECORDS, st.integers(-1, 25)), min_size=1, max_size=20),
+    st.randoms(use_true_random=False),
+    st.booleans(),
+)
+def test_sessions_end_when_the_gaps_of_all_their_records_are_over(
+    drawn: list[tuple[Record, int]], chance: Any, is_triggered: bool
+) -> None:
+    arrived = sorted(drawn, key=lambda r: r[0][1] + chance.randrange(DELAY))
+    trigger = Trigger(count=1000) if is_triggered else None
+    windows = Gathering(window=rl.sessions(gap_expr="gap"), trigger=trigger)
+    process = windows.operator(
+        Kept(lambda k, w, rs: [(k, *w[:2], [r.v for r in rs])], OUTPUT, by_time=True)
+    )
+    columns = schema_of(f"{COLUMNS.ddl}, {GAP_COLUMN} bigint")
+    h = harness(process, key="k", input=columns, event_time="at")
+    at, newest = 0, -(1 << 60)
+    while at < len(arrived):
+        part = arrived[at : at + chance.randrange(1, 6)]
+        at += len(part)
+        h.send(*((k, from_micros(t), v, gap) for (k, t, v), gap in part))
+        newest = max([newest, *(t for (_, t, _), _ in part)])
+        h.watermark = from_micros(newest - DELAY)
+    h.advance_watermark(from_micros(END_US))
+
+    # Records without a gap are in no session.
+    expected = []
+    for key in "ab":
+        mine = [(t, gap, v) for (k, t, v), gap in arrived if k == key and gap > 0]
+        mine.sort(key=lambda each: each[0])
+        sessions: list[Any] = []
+        for t, gap, v in mine:
+            if not sessions or t > sessions[-1][2]:
+                sessions.append((key, t, 0, []))
+            _, begin, end, values = sessions[-1]
+            sessions[-1] = (key, begin, max(end, t + gap), [*values, v])
+        expected += sessions
+    found = [(k, micros(b), micros(e), v) for k, b, e, v in h.output]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+def test_a_session_has_one_gap_or_an_expression() -> None:
+    for wrong in ({}, {"gap": "1 hour", "gap_expr": "g"}, {"gap": "0 seconds"}):
+        with pytest.raises(InvalidConfigError):
+            rl.sessions(**wrong)
+    flow = rl.Flow("gaps")
+    source = rl.sources.files("in", format="json", schema=COLUMNS)
+    stream = flow.read(source).event_time("at")
+    stream.window(rl.sessions(gap_expr="v")).reduce(added, uid="r")
+    with pytest.raises(InvalidFlowError, match="gap_expr"):
+        run_local(flow, rows([("a", 0, 1)]))
 
 
 def odd(key: str, window: Any, records: list[Any]) -> list[Any]:

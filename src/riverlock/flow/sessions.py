@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from riverlock.core.times import END_US, from_micros, micros
+from riverlock.core.times import from_micros, micros
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.contents import Given
 from riverlock.flow.operators import BuiltIn, bind
@@ -76,8 +76,7 @@ class Sessions(BuiltIn):
     def on_event(self, record: Any, ctx: Any) -> None:
         """Take note of a record: a session of its own, for now."""
         at = ctx._time_us
-        # Time has an end, and so have sessions that would go beyond it.
-        end = min(at + self.window.gap_us, END_US)
+        end = self.window.end_of(record, at)
         self._fresh.append(_Session(at, end, self.content.single(record, at)))
 
     def on_timer(self, at: Any, ctx: Any) -> None:

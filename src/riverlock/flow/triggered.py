@@ -111,12 +111,14 @@ class Triggered(BuiltIn):
     def open(self) -> None:
         """Begin without records."""
         self.content.open()
-        self._fresh: list[tuple[int | None, Any]] = []
+        self._fresh: list[tuple[int | None, int, Any]] = []
 
     def on_event(self, record: Any, ctx: Any) -> None:
         """Take note of a record."""
-        at = ctx._time_us
-        self._fresh.append((at, self.content.single(record, at)))
+        at, end = ctx._time_us, END_US
+        if isinstance(self.window, SessionWindows):
+            end = self.window.end_of(record, at)
+        self._fresh.append((at, end, self.content.single(record, at)))
 
     def on_timer(self, at: Any, ctx: Any) -> None:
         """Nothing: the turn ends with a look at all windows."""
@@ -128,8 +130,8 @@ class Triggered(BuiltIn):
         before = self._timers(live)
         # Records come after the watermark that makes them late.
         yield from self._passed(live, ctx._late_us, ctx)
-        for at, part in fresh:
-            for window in self._windows_of(live, at, part, ctx):
+        for at, end, part in fresh:
+            for window in self._windows_of(live, at, end, part, ctx._late_us):
                 yield from self._grown(window, at, ctx)
         yield from self._passed(live, ctx._watermark_us, ctx)
         for window in live:
@@ -150,15 +152,19 @@ class Triggered(BuiltIn):
     # Which windows a record belongs to
 
     def _windows_of(
-        self, live: list[_Live], at: int | None, part: Any, ctx: Any
+        self,
+        live: list[_Live],
+        at: int | None,
+        end: int,
+        part: Any,
+        late_us: int | None,
     ) -> list[_Live]:
         """Add a record to its windows; returns them."""
-        window, late_us = self.window, ctx._late_us
+        window = self.window
         if isinstance(window, GlobalWindow):
-            return [self._added(live, 0, END_US, part, late_us)]
+            return [self._added(live, 0, end, part, late_us)]
         assert at is not None
         if isinstance(window, SessionWindows):
-            end = min(at + window.gap_us, END_US)
             return [self._joined(live, _Live(at, end, [part]), late_us)]
         pane = at - (at - window.offset_us) % window.pane_us + window.pane_us
         return [

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from riverlock.core.errors import InvalidConfigError
-from riverlock.core.times import duration_us
+from riverlock.core.times import END_US, duration_us
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -89,11 +89,19 @@ class TimeWindows:
 class SessionWindows:
     """Windows that last until a key has been silent for some time; see ``sessions``."""
 
-    gap_us: int
+    # One gap, or an expression that Spark evaluates for each record.
+    gap_us: int | None = None
+    gap_expr: str | None = None
 
     def __str__(self) -> str:
         """Say what must not change while there is state (format §4.1)."""
-        return f"session {self.gap_us}"
+        return f"session {'by record' if self.gap_us is None else self.gap_us}"
+
+    def end_of(self, record: Any, at_us: int) -> int:
+        """Return when a session of one record ends; its last column may be the gap."""
+        gap_us = tuple(record)[-1] if self.gap_us is None else self.gap_us
+        # Time has an end, and so have sessions that would go beyond it.
+        return min(at_us + gap_us, END_US)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,18 +152,36 @@ def global_window() -> GlobalWindow:
     return GlobalWindow()
 
 
-def sessions(gap: str | timedelta) -> SessionWindows:
+def sessions(
+    gap: str | timedelta | None = None, *, gap_expr: str | None = None
+) -> SessionWindows:
     """Let windows last while records of a key come: ``sessions("30 minutes")``.
 
     One begins with its first record and ends a gap after the last; a record that comes
     exactly a gap after another still belongs to it, as in Spark and Flink.
+
+    Args:
+        gap: How long a key must be silent.
+        gap_expr: Instead, SQL over the columns of a record that gives the gap after it:
+            an interval, text such as ``'5 minutes'``, or a number of seconds.
+
+    Raises:
+        InvalidConfigError: Neither is given, or both, or the gap is nothing.
     """
-    window = SessionWindows(gap_us=duration_us(gap))
-    if window.gap_us <= 0:
+    if (gap is None) == (gap_expr is None):
         raise InvalidConfigError(
-            "gap of a session", expected="more than 0", found=f"{window.gap_us} µs"
+            "sessions",
+            expected="a gap, or a gap_expr",
+            found="neither" if gap is None else "both",
         )
-    return window
+    if gap is None:
+        return SessionWindows(gap_expr=gap_expr)
+    gap_us = duration_us(gap)
+    if gap_us <= 0:
+        raise InvalidConfigError(
+            "gap of a session", expected="more than 0", found=f"{gap_us} µs"
+        )
+    return SessionWindows(gap_us=gap_us)
 
 
 def tumbling(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
+from riverlock.core.times import END_US
 from riverlock.flow.sessions import Sessions
 from riverlock.flow.triggered import Triggered
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.window_functions import WindowFunction
-from riverlock.flow.windows import GlobalWindow, SessionWindows
+from riverlock.flow.windows import GAP, GlobalWindow, SessionWindows
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.execution import Execution
 from riverlock.runtime.folding import Folding, fold
@@ -86,10 +88,19 @@ def _on_time(
     times = table[TIME].fill_null(0).to_numpy()
     closed_at = None if limit is None else limit - process.lateness_us
     if isinstance(window, SessionWindows):
-        is_late, is_used = ~known, known
+        gaps = _gaps(table, window)
+        is_late, is_used = ~known | (gaps <= 0), known
         if closed_at is not None:
-            is_late |= times + window.gap_us <= closed_at
+            is_late |= times + gaps <= closed_at
     else:
         panes = pane_ends(window, times)
         is_late, is_used = late_panes(window, panes, known, closed_at)
     return table.filter(pa.array(is_used & ~is_late)), int(is_late.sum())
+
+
+def _gaps(table: pa.Table, window: SessionWindows) -> np.ndarray:
+    """Return the gap after each record; 0 where it has none."""
+    if window.gap_us is not None:
+        return np.full(table.num_rows, window.gap_us)
+    found: np.ndarray = np.minimum(table[GAP].fill_null(0).to_numpy(), END_US)
+    return found

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from riverlock.coordinator.plan import OperatorPlan
 from riverlock.core.errors import InvalidFlowError, StateSchemaError
-from riverlock.core.types import Schema, schema_of
+from riverlock.core.types import Field, Schema, Type, schema_of
 from riverlock.flow.contents import Aggregates
 from riverlock.flow.graph import (
     EventTime,
@@ -33,7 +33,7 @@ from riverlock.flow.operators import Aggregate, BuiltIn
 from riverlock.flow.process import check_process, overrides, side_outputs
 from riverlock.flow.unkeyed import ALL_RECORDS
 from riverlock.flow.window_aggregate import WindowAggregate
-from riverlock.flow.windows import TIMED, TimeWindows
+from riverlock.flow.windows import GAP, TIMED, TimeWindows
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.program import (
     DEAD,
@@ -48,6 +48,7 @@ from riverlock.sinks.stagers import FileStager, TableStager
 from riverlock.snapshot.records import InputRange
 from riverlock.spark.aggregates import Combine, Singles, plan_aggregates
 from riverlock.spark.frames import Frames, LateRows, visible
+from riverlock.spark.gaps import with_gap
 from riverlock.state.keys import check_keys
 
 if TYPE_CHECKING:
@@ -241,6 +242,7 @@ class _Compiler:
     def _keyed(self, node: Keyed) -> KeyedStage:
         frame = self._frames.frame(node.input)
         _check_has_time(frame, node)
+        frame = with_gap(frame, node)
         combine, process = None, node.process
         if process is None:
             _check_columns(frame, node)
@@ -248,6 +250,8 @@ class _Compiler:
             frame = combine.apply(frame)
         columns = visible(frame)
         keys = _keys(columns, node)
+        if GAP in frame.columns:
+            columns = Schema((*columns.fields, Field(GAP, Type("long"))))
         if isinstance(process, BuiltIn):
             process = process.bound(keys, columns)
         if isinstance(process, WindowAggregate):

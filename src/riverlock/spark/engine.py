@@ -47,6 +47,7 @@ from riverlock.spark.compile import (
     initial_frame,
 )
 from riverlock.spark.frames import Frames, LateRows
+from riverlock.spark.gaps import with_gap
 from riverlock.spark.remote import explained, last_line, unlogged
 
 if TYPE_CHECKING:
@@ -339,7 +340,7 @@ class SparkEngine:
         )
 
     def _events(self, stage: KeyedStage, frames: Frames) -> DataFrame:
-        frame = frames.frame(stage.node.input)
+        frame = with_gap(frames.frame(stage.node.input), stage.node)
         if stage.combine is not None:
             frame = stage.combine.apply(frame)
         program, keys = stage.program, stage.node.keys

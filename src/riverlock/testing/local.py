@@ -26,6 +26,7 @@ from riverlock.flow.graph import (
     event_times_of,
     upstream,
 )
+from riverlock.flow.windows import SessionWindows
 from riverlock.runtime.columns import records, rows_table
 from riverlock.testing.harness import Harness, harness
 
@@ -204,6 +205,13 @@ class LocalRun:
                 f"agg {node.uid!r} in run_local",
                 expected="Python steps only",
                 found="aggregate expressions, which Spark evaluates",
+            )
+        window = None if node.windows is None else node.windows.window
+        if isinstance(window, SessionWindows) and window.gap_expr is not None:
+            raise InvalidFlowError(
+                f"gap_expr of {node.uid!r} in run_local",
+                expected="one gap: sessions('10 minutes')",
+                found="an expression, which Spark evaluates",
             )
         return harness(
             process,
