@@ -44,7 +44,7 @@ def batch(values: list[int], size: int, slide: int, key: Any) -> list[Any]:
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=30),
     st.integers(1, 6),

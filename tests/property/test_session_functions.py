@@ -68,7 +68,7 @@ def batch(arrived: list[Record], *, is_keyed: bool) -> list[Any]:
     return sorted(found, key=repr)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     st.lists(RECORDS, min_size=1, max_size=25),
     st.randoms(use_true_random=False),
@@ -102,7 +102,7 @@ def test_functions_over_sessions_see_what_a_batch_has(
         assert reduced.state("sessions", key=key) is None
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     st.lists(st.tuples(RECORDS, st.integers(-1, 25)), min_size=1, max_size=20),
     st.randoms(use_true_random=False),

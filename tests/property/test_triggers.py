@@ -113,7 +113,7 @@ class Model:
             self.found[at[0], at[1] - self.window.size_us, at[1], why, values] += 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.sampled_from([(20, 20), (30, 10), (20, 30)]),
     st.sampled_from([0, 10, 25]),
@@ -166,7 +166,7 @@ KINDS = st.sampled_from(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     KINDS,
     st.integers(1, 4),

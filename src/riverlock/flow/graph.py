@@ -133,6 +133,8 @@ class Write:
     uid: str
     input: Node
     sink: Sink
+    # Rows of an epoch take the place of all rows before.
+    replaces: bool = False
 
 
 Node: TypeAlias = (

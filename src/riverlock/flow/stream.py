@@ -36,6 +36,7 @@ from riverlock.flow.process import Process, check_process, side_outputs
 from riverlock.flow.ranking import Top, ranked
 from riverlock.flow.static_join import StaticJoinable
 from riverlock.flow.timing import positive_duration, timing_of
+from riverlock.flow.whole_table import whole_table
 from riverlock.flow.windowable import Windowable
 from riverlock.flow.windowed import in_mode
 from riverlock.flow.windows import TIMED
@@ -294,6 +295,7 @@ class Stream(StaticJoinable, Windowable):
             mode: Of windows: ``append`` (default) gives a window when it ends, and when
                 late records correct it; ``update`` gives it in every epoch in which it
                 changes, to be taken for the row of the same key and window before.
+                Of aggregates: ``complete`` gives the whole table of results.
             uid: Stable name of the sink; keep it when the code changes.
         """
         if not isinstance(sink, Sink):
@@ -301,9 +303,15 @@ class Stream(StaticJoinable, Windowable):
                 "sink of write", expected="something of rl.sinks", found=repr(sink)
             )
         _check_has_rows(self.node)
-        node = self.node if mode is None else in_mode(self.node, mode)
         taken = self.flow.take_uid(uid, sink.kind)
-        self.flow.writes.append(Write(uid=taken, input=node, sink=sink))
+        is_whole = mode == "complete"
+        if is_whole:
+            node: Node = whole_table(self.flow, self.node, sink, taken)
+        else:
+            node = self.node if mode is None else in_mode(self.node, mode)
+        self.flow.writes.append(
+            Write(uid=taken, input=node, sink=sink, replaces=is_whole)
+        )
         return self
 
 

@@ -143,13 +143,16 @@ _MODES = {"append": "main", "update": "updates"}
 
 
 def in_mode(node: Node, mode: str) -> Output:
-    """Return the output of a window that a sink gets in a mode.
+    """Return the output of an aggregate that a sink gets in a mode.
 
     Raises:
         InvalidFlowError: There is no such mode of these rows.
     """
     keyed = node.input if isinstance(node, Output) else None
     if not isinstance(keyed, Keyed) or keyed.windows is None:
+        is_running = isinstance(keyed, Keyed) and keyed.process is None
+        if keyed is not None and is_running and mode == "update":
+            return Output(input=keyed, name="main")  # each row is an update
         raise InvalidFlowError(
             f"mode {mode!r} of write",
             expected="the output of a window",
@@ -179,6 +182,6 @@ def in_mode(node: Node, mode: str) -> Output:
         )
     if mode not in _MODES:
         raise InvalidFlowError(
-            "mode of write", expected=" or ".join(_MODES), found=repr(mode)
+            "mode of write", expected="append, update or complete", found=repr(mode)
         )
     return Output(input=keyed, name=_MODES[mode])
