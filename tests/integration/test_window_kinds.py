@@ -28,7 +28,10 @@ COLUMNS = {
 }
 ROWS = 240
 SILENCE = 15
-GAPS = "CASE WHEN k = 0 THEN INTERVAL {long} SECONDS ELSE INTERVAL 8 SECONDS END"
+GAPS = (
+    "CASE WHEN k = 0 THEN {i} 30 SECONDS{e} WHEN v < 5 THEN NULL ELSE {i} 8 SECONDS{e}"
+    " END"
+)
 
 
 def listed(key: Any, window: Any, records: list[Any]) -> list[Any]:
@@ -53,11 +56,13 @@ def test_windows_of_all_kinds(spark: SparkSession, tmp_path: Path) -> None:
     keyed, rows = stream.key_by("k"), "k int, n bigint, total bigint"
     silence, minute = rl.sessions(f"{SILENCE} seconds"), rl.tumbling("1 minute")
     sums = {"n": "count(*)", "total": "sum(v)"}
-    by_record = rl.sessions(gap_expr=GAPS.format(long=30))
+    by_record = rl.sessions(gap_expr=GAPS.format(i="INTERVAL", e=""))
     early = rl.early(count=5)
     keep("applied", keyed.window(silence).apply(listed, rows, uid="applied"))
     keep("all_applied", stream.window(minute).apply(listed, rows, uid="all_applied"))
-    keep("by_record", keyed.window(by_record).agg(sums, uid="by_record"))
+    closely = keyed.window(by_record).agg(sums, uid="by_record")
+    keep("by_record", closely)
+    keep("gapless", closely.late)
     keep("counted", keyed.window(rl.count_windows(7, 3)).agg(sums, uid="counted"))
     keep("whole", raw.window(rl.global_window()).agg(sums, uid="whole"))
     triggered = keyed.window(minute, trigger=early, accumulate=False)
@@ -90,10 +95,14 @@ def test_windows_of_all_kinds(spark: SparkSession, tmp_path: Path) -> None:
     assert found["all_applied"] == Counter(
         (None, *_summed(m)) for m in _minutes(records).values()
     )
-    window = F.session_window("at", F.expr(GAPS.format(long=30).replace(*_TEXT)))
+    window = F.session_window("at", F.expr(GAPS.format(i="'", e="'")))
     grouped = batch.groupBy("k", window).agg(F.count("*"), F.sum("v"))
     assert Counter((r[0], *r[-2:]) for r in sinks["by_record"].rows()) == Counter(
         (r[0], *r[-2:]) for r in grouped.collect()
+    )
+    # A record without a gap is in no session, and not lost.
+    assert Counter(r[:2] for r in sinks["gapless"].rows()) == Counter(
+        (k, v) for k, v, _ in records if k and v < 5
     )
     assert found["counted"] == Counter(
         (k, first, last, *_summed(mine[k][first - 1 : last]))
@@ -114,9 +123,6 @@ def test_windows_of_all_kinds(spark: SparkSession, tmp_path: Path) -> None:
     assert Counter(r[2:] for r in sinks["minutes"].rows()) == Counter(
         _summed(m) for m in _minutes(records).values()
     )
-
-
-_TEXT = ("INTERVAL 30 SECONDS ELSE INTERVAL 8 SECONDS", "'30 seconds' ELSE '8 seconds'")
 
 
 def _sessions(records: list[Any]) -> list[list[Any]]:

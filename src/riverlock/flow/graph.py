@@ -167,8 +167,12 @@ def inputs_of(node: Node | Write) -> tuple[Node, ...]:
 
 
 def event_times_of(node: Node) -> list[EventTime]:
-    """Return the declarations whose rows reach a node, nearest on each way."""
+    """Return the declarations whose rows reach a node, nearest on each way.
+
+    Ways without a time do not hold back the time of others.
+    """
     if isinstance(node, EventTime):
         return [node]
     inputs = (node.input,) if isinstance(node, Keyed) else inputs_of(node)
-    return list(dict.fromkeys(t for i in inputs for t in event_times_of(i)))
+    found = list(dict.fromkeys(t for i in inputs for t in event_times_of(i)))
+    return [t for t in found if t.column is not None] or found
