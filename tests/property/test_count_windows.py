@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any
 
 import pytest
@@ -69,6 +70,9 @@ def test_count_windows_are_those_of_a_batch(
             h.send(*left[:count])
             left = left[count:]
         h.send(*left)
+        for key in "ab" if is_keyed else [None]:
+            # No more than the next window needs.
+            assert len(h.state("panes", key=key) or ()) <= size // gcd(size, slide)
         h.advance_watermark(from_micros(END_US))
 
     keys: list[Any] = ["a", "b"] if is_keyed else [None]
