@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from riverlock.flow.graph import EventTime, Keyed, inputs_of
+from riverlock.flow.graph import EventTime, Keyed, Read, inputs_of, upstream
 
 if TYPE_CHECKING:
     from riverlock.flow.flow import Flow
     from riverlock.flow.graph import Node
 
-__all__ = ["with_end"]
+__all__ = ["is_bounded", "with_end"]
+
+
+def is_bounded(node: Node) -> bool:
+    """Whether all sources of a node come to an end."""
+    reads = [n for n in upstream(node) if isinstance(n, Read)]
+    return all(getattr(read.source, "bounded", False) for read in reads)
 
 
 def with_end(flow: Flow, node: Node, uid: str) -> Node:

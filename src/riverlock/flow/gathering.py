@@ -45,6 +45,11 @@ class Gathering:
         """Whether windows are made of panes, and not of single records."""
         return isinstance(self.window, TimeWindows) and self.trigger is None
 
+    @property
+    def is_early(self) -> bool:
+        """Whether a window is given before it is over."""
+        return self.trigger is not None and self.trigger.is_early
+
     def operator(self, content: Content) -> BuiltIn:
         """Return the operator for what becomes of the records."""
         if isinstance(self.window, CountWindows):

@@ -34,6 +34,8 @@ _INSTANT = Type("timestamp")
 _EVENT, _PROCESSING = 0, 1
 _EARLY, _ON_TIME, _LATE = "early", "on time", "late"
 _Timers: TypeAlias = set[tuple[int, int]]
+# Windows of a key by their end, which is never the same for two.
+_Windows: TypeAlias = "dict[int, _Live]"
 
 
 class Firing(NamedTuple):
@@ -44,7 +46,7 @@ class Firing(NamedTuple):
     firing: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class _Live:
     """A window that is not over, or may still be corrected."""
 
@@ -126,7 +128,8 @@ class Triggered(BuiltIn):
     def _result(self, ctx: Any) -> Iterator[Any]:
         """Add what came, give what is due, forget what is over."""
         fresh, self._fresh = self._fresh, []
-        live = [self._loaded(w) for w in self.windows or ()]
+        loaded = [self._loaded(w) for w in self.windows or ()]
+        live: _Windows = {w.end_us: w for w in loaded}
         before = self._timers(live)
         # Records come after the watermark that makes them late.
         yield from self._passed(live, ctx._late_us, ctx)
@@ -134,14 +137,15 @@ class Triggered(BuiltIn):
             for window in self._windows_of(live, at, end, part, ctx._late_us):
                 yield from self._grown(window, at, ctx)
         yield from self._passed(live, ctx._watermark_us, ctx)
-        for window in live:
+        for window in live.values():
             if window.is_given and window.fresh:
                 yield from self._fired(window, _LATE, ctx)
             elif window.due_us is not None and window.due_us <= ctx._now_us:
                 yield from self._fired(window, _EARLY, ctx)
         live = self._open(live, ctx._watermark_us, ctx)
         self.windows = [
-            self._stored(w, f"{ctx.epoch}:{n}", ctx) for n, w in enumerate(live)
+            self._stored(w, f"{ctx.epoch}:{n}", ctx)
+            for n, w in enumerate(live.values())
         ] or None
         wanted = self._timers(live)
         for timer in before - wanted:
@@ -153,7 +157,7 @@ class Triggered(BuiltIn):
 
     def _windows_of(
         self,
-        live: list[_Live],
+        live: _Windows,
         at: int | None,
         end: int,
         part: Any,
@@ -174,22 +178,22 @@ class Triggered(BuiltIn):
         ]
 
     def _added(
-        self, live: list[_Live], begin: int, end: int, part: Any, late_us: int | None
+        self, live: _Windows, begin: int, end: int, part: Any, late_us: int | None
     ) -> _Live:
-        for window in live:
-            if window.end_us == end:
-                window.parts.append(part)
-                return window
-        made = _Live(begin, end, [part], _is_over(end, late_us))
-        live.append(made)
-        return made
+        if end not in live:
+            live[end] = _Live(begin, end, [], _is_over(end, late_us))
+        live[end].parts.append(part)
+        return live[end]
 
-    def _joined(self, live: list[_Live], new: _Live, late_us: int | None) -> _Live:
+    def _joined(self, live: _Windows, new: _Live, late_us: int | None) -> _Live:
         """Make one of a session and all that it touches."""
         touched = [
-            w for w in live if w.begin_us <= new.end_us and new.begin_us <= w.end_us
+            w
+            for w in live.values()
+            if w.begin_us <= new.end_us and new.begin_us <= w.end_us
         ]
-        live[:] = [w for w in live if w not in touched]
+        for each in touched:
+            del live[each.end_us]
         every = sorted([*touched, new], key=lambda w: w.begin_us)
         end = max(w.end_us for w in every)
         made = _Live(
@@ -200,7 +204,7 @@ class Triggered(BuiltIn):
             fresh=sum(w.fresh for w in every),
             due_us=min((w.due_us for w in every if w.due_us is not None), default=None),
         )
-        live.append(made)
+        live[end] = made
         return made
 
     # When a window is given
@@ -218,9 +222,9 @@ class Triggered(BuiltIn):
         elif every_us is not None and window.due_us is None:
             window.due_us = ctx._now_us + every_us
 
-    def _passed(self, live: list[_Live], limit: int | None, ctx: Any) -> Iterator[Any]:
+    def _passed(self, live: _Windows, limit: int | None, ctx: Any) -> Iterator[Any]:
         """Give windows that are over, earliest first."""
-        for window in sorted(live, key=lambda w: w.end_us):
+        for _, window in sorted(live.items()):
             if not window.is_given and _is_over(window.end_us, limit):
                 window.is_given = True
                 window.due_us = None
@@ -243,24 +247,26 @@ class Triggered(BuiltIn):
             self.content.forget(held, self)
             window.parts = []
 
-    def _open(self, live: list[_Live], reached: int | None, ctx: Any) -> list[_Live]:
+    def _open(self, live: _Windows, reached: int | None, ctx: Any) -> _Windows:
         """Return windows that are not closed; the others are forgotten."""
         if reached is None:
             return live
-        kept = []
-        for window in live:
-            if window.end_us + self.lateness_us > reached:
-                kept.append(window)
+        kept: _Windows = {}
+        for end, window in live.items():
+            if end + self.lateness_us > reached:
+                kept[end] = window
             elif window.parts:
                 self.content.forget(self._one(window, ctx), self)
         return kept
 
-    def _timers(self, live: list[_Live]) -> _Timers:
+    def _timers(self, live: _Windows) -> _Timers:
         """Return when windows are next looked at."""
-        ends = {
-            (_EVENT, w.end_us + (self.lateness_us if w.is_given else 0)) for w in live
-        }
-        return ends | {(_PROCESSING, w.due_us) for w in live if w.due_us is not None}
+        found = set()
+        for end, window in live.items():
+            found.add((_EVENT, end + (self.lateness_us if window.is_given else 0)))
+            if window.due_us is not None:
+                found.add((_PROCESSING, window.due_us))
+        return found
 
     # How it is kept
 

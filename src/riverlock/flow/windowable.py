@@ -87,6 +87,7 @@ def _checked(
             found=str(window),
             hint="leave it out: no record is late here",
         )
+    # Rows of other windows do not say why they are given.
     is_triggered = (trigger is not None and trigger.is_early) or not accumulate
     if is_triggered and isinstance(window, CountWindows):
         raise InvalidFlowError(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.flow.contents import Fold, Kept
-from riverlock.flow.ending import with_end
-from riverlock.flow.graph import Keyed, Output, Read, upstream
+from riverlock.flow.ending import is_bounded, with_end
+from riverlock.flow.graph import Keyed, Output
 from riverlock.flow.window_functions import WindowApply, WindowReduce
 from riverlock.flow.windows import TIMED, GlobalWindow, SessionWindows, TimeWindows
 
@@ -32,7 +32,7 @@ class WindowedStream:
         """Made by ``window``."""
         self._stream, self._keys, self._windows = stream, keys, windows
         is_endless = isinstance(windows.window, GlobalWindow)
-        if is_endless and windows.trigger is None and not _is_bounded(stream.node):
+        if is_endless and not windows.is_early and not is_bounded(stream.node):
             raise InvalidFlowError(
                 "global_window",
                 expected="a trigger, or bounded sources",
@@ -49,10 +49,11 @@ class WindowedStream:
     ) -> Stream:
         """Aggregate each window: ``agg(n="count(*)", total=F.sum("amount"))``.
 
-        Gives the key columns, ``window_start``, ``window_end``, then the aggregates:
-        once when the watermark passes the end of the window, and again whenever records
-        come that are late by no more than ``lateness``. What comes later still is in
-        ``.late``. With ``write(sink, mode="update")`` a sink gets every change.
+        Gives the key columns, ``window_start``, ``window_end`` (of count windows
+        ``first_record``, ``last_record``), then the aggregates: once when the watermark
+        passes the end of the window, and again whenever records come that are late by
+        no more than ``lateness``. What comes later still is in ``.late``. With
+        ``write(sink, mode="update")`` a sink gets every change.
         """
         every = {**(aggregates or {}), **named}
         if not every:
@@ -124,11 +125,6 @@ class WindowedStream:
     def count(self, *, uid: str | None = None) -> Stream:
         """Count the records of each window, as column ``count``."""
         return self.agg({"count": "count(*)"}, uid=uid)
-
-
-def _is_bounded(node: Node) -> bool:
-    reads = [n for n in upstream(node) if isinstance(n, Read)]
-    return all(getattr(read.source, "bounded", False) for read in reads)
 
 
 def _check_function(what: str, function: object) -> None:

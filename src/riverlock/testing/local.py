@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import END_US, from_micros, micros
+from riverlock.flow.ending import is_bounded
 from riverlock.flow.graph import (
     Connect,
     EventTime,
@@ -116,7 +117,7 @@ class LocalRun:
         """Return how far each declared event time has come."""
         marks = {}
         for each in self.flow.find(EventTime):
-            if self.has_ended and _is_bounded(each):
+            if self.has_ended and is_bounded(each):
                 marks[each.uid] = END_US
             elif each.uid in self._newest:
                 marks[each.uid] = self._newest[each.uid] - each.delay_us
@@ -257,11 +258,6 @@ class LocalRun:
                 "run_local", expected="declared columns", found=type(node).__name__
             )
         return found
-
-
-def _is_bounded(node: Node) -> bool:
-    reads = [n for n in upstream(node) if isinstance(n, Read)]
-    return all(getattr(r.source, "bounded", False) for r in reads)
 
 
 def _as_records(timed: list[Timed], schema: Schema) -> Iterable[Any]:
