@@ -20,8 +20,15 @@ if TYPE_CHECKING:
     from riverlock.flow.pattern import pattern
     from riverlock.flow.process import Process, SideOutput
     from riverlock.flow.stream import KeyedStream, Stream
+    from riverlock.flow.triggers import at_watermark, early
     from riverlock.flow.windowed import WindowedStream
-    from riverlock.flow.windows import sessions, sliding, tumbling
+    from riverlock.flow.windows import (
+        count_windows,
+        global_window,
+        sessions,
+        sliding,
+        tumbling,
+    )
     from riverlock.runtime.context import Context
     from riverlock.spark.runner import Handle
     from riverlock.spark.session import local_session as session
@@ -42,7 +49,11 @@ _HOMES = {
     "TwoInputProcess": "riverlock.flow.connect",
     "Value": "riverlock.state.spec",
     "WindowedStream": "riverlock.flow.windowed",
+    "at_watermark": "riverlock.flow.triggers",
+    "count_windows": "riverlock.flow.windows",
     "days": "riverlock.core.times",
+    "early": "riverlock.flow.triggers",
+    "global_window": "riverlock.flow.windows",
     "hours": "riverlock.core.times",
     "milliseconds": "riverlock.core.times",
     "minutes": "riverlock.core.times",
@@ -70,7 +81,11 @@ __all__ = [
     "Value",
     "WindowedStream",
     "__version__",
+    "at_watermark",
+    "count_windows",
     "days",
+    "early",
+    "global_window",
     "hours",
     "milliseconds",
     "minutes",

@@ -363,8 +363,6 @@ def test_what_cannot_be_is_refused(spark: SparkSession) -> None:
     sessions = keyed.window(rl.sessions("1 minute")).count(uid="s")
     with pytest.raises(InvalidFlowError, match="mode 'update' of sessions"):
         sessions.write(rl.sinks.memory(), mode="update")
-    with pytest.raises(InvalidFlowError, match="a keyed stream"):
-        numbers(rl.Flow("other")).window(rl.sessions("1 minute"))
 
     for aggregates in (
         {"v": "avg(v)", "v_count": "count(*)"},

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import Type, schema_of
+from riverlock.flow.contents import Aggregates
 from riverlock.flow.partial import Merge, PartialAggregate
-from riverlock.flow.sessions import SessionAggregate
+from riverlock.flow.sessions import Sessions
 from riverlock.flow.windows import SessionWindows
 from riverlock.testing import harness
 from riverlock.testing.harness import Harness
@@ -35,7 +36,7 @@ RECORDS = st.tuples(
 
 
 def operator(lateness: int = 0) -> Harness:
-    process = SessionAggregate(AGGREGATES, SessionWindows(gap_us=GAP), lateness)
+    process = Sessions(Aggregates(AGGREGATES), SessionWindows(gap_us=GAP), lateness)
     columns = schema_of("k string, at timestamp, n long, most string")
     bound = process.bound(schema_of("k string"), columns)
     return harness(bound, key="k", input=columns, event_time="at")

@@ -136,3 +136,26 @@ def test_reduce_folds_panes(
         assert found == Counter((k, s, e, v) for k, s, e, _, v in expected)
     for key in "ab":
         assert h.state("folded", key=key) == {}
+
+
+def test_a_window_whose_function_raises_is_a_dead_letter() -> None:
+    def odd(key: str, window: Any, records: list[Any]) -> list[Any]:
+        return [(key, *window, len(records), 1 // (len(records) - 1))]
+
+    window = TimeWindows(size_us=20, slide_us=10)
+    h = harness(
+        WindowApply(odd, OUTPUT, window, 0),
+        key="k",
+        input=COLUMNS,
+        event_time="at",
+        on_error="dead_letter",
+    )
+    h.send(*rows([("a", 0, 1), ("a", 10, 2), ("b", 0, 3)]))
+    h.advance_watermark(from_micros(END_US))
+
+    assert [(row[0], micros(row[2])) for row in h.output] == [("a", 20)]
+    assert Counter(letter["key"] for letter in h.dead_letters) == {"'a'": 2, "'b'": 2}
+    assert "ZeroDivisionError" in h.dead_letters[0]["error"]
+    for key in "ab":
+        assert h.state("chunks", key=key) == {}
+        assert h.timers(key) == []

@@ -56,7 +56,7 @@ def _facts(flow: Flow) -> dict[str, Any]:
             {
                 "uid": write.uid,
                 "kind": write.sink.kind,
-                "guarantee": committer_of(write.sink, storage, spark).guarantee,
+                "guarantee": committer_of(write, storage, spark).guarantee,
             }
             for write in flow.writes
         ]

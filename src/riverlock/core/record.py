@@ -61,7 +61,9 @@ _ATTRIBUTES: dict[type, dict[str, str]] = {}
 
 
 def _attribute(name: str, position: int) -> str:
-    free = name.isidentifier() and not keyword.iskeyword(name)
+    # A name that begins with two underscores would be another one inside a class.
+    is_plain = name.isidentifier() and not name.startswith("__")
+    free = is_plain and not keyword.iskeyword(name)
     return f"c{position}_" if not free or hasattr(Record, name) else name
 
 

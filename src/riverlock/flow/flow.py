@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.ids import check_name
-from riverlock.flow.graph import Keyed, Read, RowWise, Write
+from riverlock.flow.graph import Keyed, Output, Read, RowWise, Write
 from riverlock.flow.stream import Stream
 from riverlock.sources.base import Source
 
@@ -118,6 +118,18 @@ class Flow:
             raise
         return translated
 
+    def add(self, node: Keyed) -> Output:
+        """Take keyed work, and the sink of what its user code fails at.
+
+        Returns its main output.
+        """
+        self.keyed.append(node)
+        if node.on_error is not None:
+            dead = Output(input=node, name="dead")
+            uid = self.take_uid(f"{node.uid}-dead", "dead")
+            self.writes.append(Write(uid=uid, input=dead, sink=node.on_error))
+        return Output(input=node, name="main")
+
     def take_uid(self, uid: str | None, kind: str) -> str:
         """Return a uid for a node, made from its kind and order unless given.
 
@@ -216,4 +228,4 @@ def _detail(node: object) -> str:
             return node.operation
         case _:
             operation = getattr(node, "operation", None)
-            return str(operation or getattr(node, "column", ""))
+            return str(operation or getattr(node, "column", None) or "")

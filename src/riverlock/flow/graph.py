@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from riverlock.core.types import Schema
+    from riverlock.flow.gathering import Gathering
     from riverlock.flow.process import Process
-    from riverlock.flow.windows import SessionWindows, TimeWindows
     from riverlock.sinks.base import Sink
     from riverlock.sources.base import Source
 
@@ -44,11 +44,14 @@ class Read:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EventTime:
-    """Declares which column is the event time, and how late it may be."""
+    """Declares which column is the event time, and how late it may be.
+
+    Without a column, rows have no time; only the end of the input is told.
+    """
 
     uid: str
     input: Node
-    column: str
+    column: str | None
     delay_us: int
     idle_us: int | None = None
 
@@ -106,9 +109,8 @@ class Keyed:
     initial: Any = None
     on_error: Sink | None = None
     visits_all: bool = False
-    # Aggregates of windows, which stay open for late records for so long.
-    window: TimeWindows | SessionWindows | None = None
-    lateness_us: int = 0
+    # Aggregates or functions of windows.
+    windows: Gathering | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -133,6 +135,8 @@ class Write:
     uid: str
     input: Node
     sink: Sink
+    # Rows of an epoch take the place of all rows before.
+    replaces: bool = False
 
 
 Node: TypeAlias = (
@@ -165,8 +169,12 @@ def inputs_of(node: Node | Write) -> tuple[Node, ...]:
 
 
 def event_times_of(node: Node) -> list[EventTime]:
-    """Return the declarations whose rows reach a node, nearest on each way."""
+    """Return the declarations whose rows reach a node, nearest on each way.
+
+    Ways without a time do not hold back the time of others.
+    """
     if isinstance(node, EventTime):
         return [node]
     inputs = (node.input,) if isinstance(node, Keyed) else inputs_of(node)
-    return list(dict.fromkeys(t for i in inputs for t in event_times_of(i)))
+    found = list(dict.fromkeys(t for i in inputs for t in event_times_of(i)))
+    return [t for t in found if t.column is not None] or found

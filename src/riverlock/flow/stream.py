@@ -36,7 +36,10 @@ from riverlock.flow.process import Process, check_process, side_outputs
 from riverlock.flow.ranking import Top, ranked
 from riverlock.flow.static_join import StaticJoinable
 from riverlock.flow.timing import positive_duration, timing_of
-from riverlock.flow.windowed import WindowedStream, in_mode
+from riverlock.flow.whole_table import whole_table
+from riverlock.flow.windowable import Windowable
+from riverlock.flow.windowed import in_mode
+from riverlock.flow.windows import TIMED
 from riverlock.sinks.base import Sink
 
 if TYPE_CHECKING:
@@ -44,12 +47,11 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from riverlock.flow.flow import Flow
-    from riverlock.flow.windows import SessionWindows, TimeWindows
 
 __all__ = ["KeyedStream", "Stream"]
 
 
-class Stream(StaticJoinable):
+class Stream(StaticJoinable, Windowable):
     """Rows on their way from a source to sinks.
 
     Methods that take an expression accept SQL text or a PySpark ``Column``.
@@ -234,19 +236,8 @@ class Stream(StaticJoinable):
             )
         return KeyedStream(self, columns)
 
-    def window(
-        self,
-        window: TimeWindows | SessionWindows,
-        *,
-        lateness: str | timedelta = "0 seconds",
-    ) -> WindowedStream:
-        """Divide all records by event time: ``window(rl.tumbling("1 hour"))``.
-
-        Args:
-            window: Which windows there are.
-            lateness: How long after its end a window is kept, to be corrected.
-        """
-        return WindowedStream(self, (), window, lateness)
+    def _to_window(self) -> tuple[Stream, tuple[str, ...]]:
+        return self, ()
 
     @property
     def late(self) -> Stream:
@@ -262,12 +253,14 @@ class Stream(StaticJoinable):
         node = self.node.input if isinstance(self.node, Output) else None
         if isinstance(node, Keyed) and "late" in _sides(node.process):
             return self.side("late")
-        if not isinstance(node, Keyed) or node.window is None:
+        windows = node.windows if isinstance(node, Keyed) else None
+        if windows is None or not isinstance(windows.window, TIMED):
             raise InvalidFlowError(
                 "late",
                 expected="the output of a window, join, deduplicate or match",
                 found=repr(self.node),
             )
+        assert isinstance(node, Keyed)
         return self._next(Late(input=node), None)
 
     @property
@@ -309,6 +302,7 @@ class Stream(StaticJoinable):
             mode: Of windows: ``append`` (default) gives a window when it ends, and when
                 late records correct it; ``update`` gives it in every epoch in which it
                 changes, to be taken for the row of the same key and window before.
+                Of aggregates: ``complete`` gives the whole table of results.
             uid: Stable name of the sink; keep it when the code changes.
         """
         if not isinstance(sink, Sink):
@@ -316,9 +310,15 @@ class Stream(StaticJoinable):
                 "sink of write", expected="something of rl.sinks", found=repr(sink)
             )
         _check_has_rows(self.node)
-        node = self.node if mode is None else in_mode(self.node, mode)
         taken = self.flow.take_uid(uid, sink.kind)
-        self.flow.writes.append(Write(uid=taken, input=node, sink=sink))
+        is_whole = mode == "complete"
+        if is_whole:
+            node: Node = whole_table(self.flow, self.node, sink, taken)
+        else:
+            node = self.node if mode is None else in_mode(self.node, mode)
+        self.flow.writes.append(
+            Write(uid=taken, input=node, sink=sink, replaces=is_whole)
+        )
         return self
 
 
@@ -343,7 +343,7 @@ def _check_has_rows(node: Node) -> None:
         )
 
 
-class KeyedStream(Joinable):
+class KeyedStream(Joinable, Windowable):
     """A stream partitioned by key: where state lives."""
 
     def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
@@ -389,12 +389,7 @@ class KeyedStream(Joinable):
 
     def _keyed(self, node: Keyed, output: Schema | None) -> Stream:
         flow = self.stream.flow
-        flow.keyed.append(node)
-        if node.on_error is not None:
-            dead = Output(input=node, name="dead")
-            uid = flow.take_uid(f"{node.uid}-dead", "dead")
-            flow.writes.append(Write(uid=uid, input=dead, sink=node.on_error))
-        return Stream(flow, Output(input=node, name="main"), output)
+        return Stream(flow, flow.add(node), output)
 
     def _built_in(
         self,
@@ -417,19 +412,8 @@ class KeyedStream(Joinable):
         # None: its columns begin with the key's, whose types Spark tells later.
         return self._keyed(node, output)
 
-    def window(
-        self,
-        window: TimeWindows | SessionWindows,
-        *,
-        lateness: str | timedelta = "0 seconds",
-    ) -> WindowedStream:
-        """Divide the records of each key by event time.
-
-        Args:
-            window: Which windows there are: ``rl.tumbling("1 hour")``.
-            lateness: How long after its end a window is kept, to be corrected.
-        """
-        return WindowedStream(self.stream, self.keys, window, lateness)
+    def _to_window(self) -> tuple[Stream, tuple[str, ...]]:
+        return self.stream, self.keys
 
     def agg(
         self,

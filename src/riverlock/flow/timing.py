@@ -48,7 +48,8 @@ class Timing:
 
 def timing_of(node: Node) -> Timing:
     """Return the time that an operator over a node's rows goes by."""
-    return Timing(has_event_time=bool(event_times_of(node)))
+    declared = [t for t in event_times_of(node) if t.column is not None]
+    return Timing(has_event_time=bool(declared))
 
 
 def positive_duration(what: str, value: str | timedelta) -> timedelta:

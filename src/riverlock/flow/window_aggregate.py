@@ -69,17 +69,21 @@ class WindowAggregate(BuiltIn):
         return bind(self, Schema((*keys.fields, *bounds, *results)), states)
 
 
-def check_output(keys: Schema, aggregates: Mapping[str, PartialAggregate]) -> None:
+def check_output(
+    keys: Schema,
+    aggregates: Mapping[str, PartialAggregate],
+    bounds: tuple[str, ...] = BOUNDS,
+) -> None:
     """Refuse columns of a window that would have one name.
 
     Raises:
         InvalidFlowError: There are such.
     """
-    names = [*keys.names, *BOUNDS, *aggregates]
+    names = [*keys.names, *bounds, *aggregates]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise InvalidFlowError(
             "columns of a window",
-            expected=f"names other than {' and '.join(BOUNDS)}, each once",
+            expected=f"names other than {' and '.join(bounds)}, each once",
             found=", ".join(twice),
         )

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from riverlock.core.errors import InvalidFlowError
 from riverlock.core.record import record_maker
 from riverlock.core.times import from_micros
 from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of
+from riverlock.flow.contents import Fold, given_rows
 from riverlock.flow.operators import BuiltIn, bind
 from riverlock.flow.window_aggregate import BOUNDS
 from riverlock.state.spec import Map, StateSpec, Value
@@ -166,45 +166,30 @@ class WindowReduce(WindowFunction):
     ) -> None:
         """Keep the function."""
         super().__init__(window, lateness_us)
-        self._function = function
+        self._fold = Fold(function)
 
     def bound(self, keys: Schema, columns: Schema) -> Process:
         """Declare a fold per pane."""
-        taken = sorted(set(BOUNDS) & set(columns.names))
-        if taken:
-            raise InvalidFlowError(
-                "input of reduce over windows",
-                expected=f"no columns {' and '.join(BOUNDS)}, which are added",
-                found=", ".join(taken),
-            )
-        bounds = [Field(n, Type("timestamp")) for n in BOUNDS]
-        struct = Type("struct", fields=columns.fields)
-        output = Schema((*columns.fields, *bounds))
-        return self._bound(columns, output, {"folded": Map("bigint", struct)})
+        bounds = Schema(tuple(Field(n, Type("timestamp")) for n in BOUNDS))
+        output = self._fold.bound(keys, columns, bounds)
+        return self._bound(columns, output, {"folded": Map("bigint", self._fold.type)})
+
+    def open(self) -> None:
+        """Prepare the fold too."""
+        super().open()
+        self._fold.open()
 
     def _absorb(self, pane: int, records: list[Any], ctx: Any) -> None:
         stored = self.folded.get(pane)
         found = records if stored is None else [self._restored(stored), *records]
-        self.folded[pane] = self._fold(found)
-
-    def _fold(self, records: list[Any]) -> tuple[Any, ...]:
-        folded = records[0]
-        for record in records[1:]:
-            folded = self._restored(self._row(self._function(folded, record)))
-        return self._row(folded)
-
-    def _row(self, value: Any) -> tuple[Any, ...]:
-        names = self._columns.names
-        if isinstance(value, dict):
-            return tuple(value.get(n) for n in names)
-        return tuple(value)
+        self.folded[pane] = tuple(self._fold.merged(found, ctx))
 
     def _forget(self, pane: int) -> None:
         self.folded.pop(pane, None)
 
     def _rows(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
-        whole = self._fold([self._restored(self.folded[p]) for p in panes])
-        return [(*whole, *span)]
+        folds = [self._restored(self.folded[p]) for p in panes]
+        return [(*self._fold.merged(folds, ctx), *span)]
 
 
 class WindowApply(WindowFunction):
@@ -251,5 +236,4 @@ class WindowApply(WindowFunction):
             for epoch in self.epochs[pane]
             for each in self.chunks[f"{pane}:{epoch}"]
         ]
-        found = self._function(ctx.key, span, records)
-        return () if found is None else list(found)
+        return given_rows(self._function, span, records, ctx)

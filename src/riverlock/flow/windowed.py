@@ -5,49 +5,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.core.times import duration_us
+from riverlock.flow.contents import Fold, Kept
+from riverlock.flow.ending import is_bounded, with_end
 from riverlock.flow.graph import Keyed, Output
-from riverlock.flow.window_functions import WindowApply, WindowFunction, WindowReduce
-from riverlock.flow.windows import SessionWindows, TimeWindows
+from riverlock.flow.window_functions import WindowApply, WindowReduce
+from riverlock.flow.windows import TIMED, GlobalWindow, SessionWindows, TimeWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import timedelta
 
     from riverlock.core.types import SchemaLike
+    from riverlock.flow.gathering import Gathering
     from riverlock.flow.graph import Node
+    from riverlock.flow.operators import BuiltIn
     from riverlock.flow.stream import Stream
 
 __all__ = ["WindowedStream", "in_mode"]
 
 
 class WindowedStream:
-    """A stream whose records lie in windows of event time."""
+    """A stream whose records lie in windows, of event time or of a number."""
 
     def __init__(
-        self,
-        stream: Stream,
-        keys: tuple[str, ...],
-        window: TimeWindows | SessionWindows,
-        lateness: str | timedelta,
+        self, stream: Stream, keys: tuple[str, ...], windows: Gathering
     ) -> None:
         """Made by ``window``."""
-        if not isinstance(window, TimeWindows | SessionWindows):
+        self._stream, self._keys, self._windows = stream, keys, windows
+        is_endless = isinstance(windows.window, GlobalWindow)
+        if is_endless and not windows.is_early and not is_bounded(stream.node):
             raise InvalidFlowError(
-                "window",
-                expected="one of rl.tumbling, rl.sliding, rl.sessions",
-                found=repr(window),
-                hint='write window(rl.tumbling("1 hour"))',
+                "global_window",
+                expected="a trigger, or bounded sources",
+                found="neither: it would never be given",
+                hint="window(rl.global_window(), trigger=rl.early(count=1000))",
             )
-        if isinstance(window, SessionWindows) and not keys:
-            raise InvalidFlowError(
-                "sessions",
-                expected="a keyed stream",
-                found="all records",
-                hint="call .key_by(...) before",
-            )
-        self._stream, self._keys, self._window = stream, keys, window
-        self._lateness_us = duration_us(lateness)
 
     def agg(
         self,
@@ -58,41 +49,36 @@ class WindowedStream:
     ) -> Stream:
         """Aggregate each window: ``agg(n="count(*)", total=F.sum("amount"))``.
 
-        Gives the key columns, ``window_start``, ``window_end``, then the aggregates:
-        once when the watermark passes the end of the window, and again whenever records
-        come that are late by no more than ``lateness``. What comes later still is in
-        ``.late``. With ``write(sink, mode="update")`` a sink gets every change.
+        Gives the key columns, ``window_start``, ``window_end`` (of count windows
+        ``first_record``, ``last_record``), then the aggregates: once when the watermark
+        passes the end of the window, and again whenever records come that are late by
+        no more than ``lateness``. What comes later still is in ``.late``. With
+        ``write(sink, mode="update")`` a sink gets every change.
         """
         every = {**(aggregates or {}), **named}
         if not every:
             raise InvalidFlowError(
                 "agg", expected="named aggregates such as n='count(*)'", found="none"
             )
-        flow = self._stream.flow
-        node = Keyed(
-            uid=flow.take_uid(uid, "window"),
-            input=self._stream.node,
-            keys=self._keys,
-            process=None,
-            aggregates=every,
-            window=self._window,
-            lateness_us=self._lateness_us,
-        )
-        flow.keyed.append(node)
-        return self._stream._next(Output(input=node, name="main"), None)
+        return self._keyed("window", uid, process=None, aggregates=every)
 
     def reduce(
         self, function: Callable[[Any, Any], Any], *, uid: str | None = None
     ) -> Stream:
         """Fold the records of each window: ``function(old, new)`` returns a record.
 
-        It must be associative: panes are folded first, then windows of them. Gives the
-        columns of the input, then ``window_start`` and ``window_end``.
+        It must be associative: panes are folded first, then windows of them; over
+        sessions the order must not matter either. Gives the columns of the input, then
+        ``window_start`` and ``window_end``.
         """
-        window = self._for_functions("reduce", function)
-        return self._function(
-            "reduce", WindowReduce(function, window, self._lateness_us), uid
-        )
+        _check_function("reduce", function)
+        windows = self._windows
+        if isinstance(windows.window, TimeWindows) and windows.has_panes:
+            lateness_us = windows.lateness_us
+            process: BuiltIn = WindowReduce(function, windows.window, lateness_us)
+        else:
+            process = windows.operator(Fold(function))
+        return self._function("reduce", process, uid)
 
     def apply(
         self,
@@ -105,42 +91,47 @@ class WindowedStream:
 
         All records are kept until their windows are over: prefer ``agg`` or ``reduce``
         where they do. ``window`` has ``start`` and ``end``; records are in order of
-        their panes, then of arrival.
+        their panes, then of arrival; those of a session in order of their times. The
+        key of a stream that is not keyed is None.
         """
-        window = self._for_functions("apply", function)
-        process = WindowApply(function, output, window, self._lateness_us)
+        _check_function("apply", function)
+        windows, window = self._windows, self._windows.window
+        if isinstance(window, TimeWindows) and windows.has_panes:
+            lateness_us = windows.lateness_us
+            process: BuiltIn = WindowApply(function, output, window, lateness_us)
+        else:
+            by_time = isinstance(window, SessionWindows)
+            process = windows.operator(Kept(function, output, by_time=by_time))
         return self._function("apply", process, uid)
 
-    def _for_functions(self, what: str, function: object) -> TimeWindows:
-        if not callable(function):
-            raise InvalidFlowError(
-                f"argument of {what}", expected="a function", found=repr(function)
-            )
-        if isinstance(self._window, SessionWindows) or not self._keys:
-            raise InvalidFlowError(
-                f"{what} over windows",
-                expected="tumbling or sliding windows of a keyed stream",
-                found="sessions" if self._keys else "all records",
-                hint="call .key_by(...) before, or use .agg(...)",
-            )
-        return self._window
+    def _function(self, kind: str, process: BuiltIn, uid: str | None) -> Stream:
+        on_error = self._stream.flow.on_error
+        return self._keyed(kind, uid, process=process, on_error=on_error)
 
-    def _function(self, kind: str, process: WindowFunction, uid: str | None) -> Stream:
-        flow = self._stream.flow
+    def _keyed(self, kind: str, uid: str | None, **work: Any) -> Stream:
+        flow, above = self._stream.flow, self._stream.node
+        taken = flow.take_uid(uid, kind)
+        if not isinstance(self._windows.window, TIMED):
+            above = with_end(flow, above, taken)
         node = Keyed(
-            uid=flow.take_uid(uid, kind),
-            input=self._stream.node,
+            uid=taken,
+            input=above,
             keys=self._keys,
-            process=process,
-            window=self._window,
-            lateness_us=self._lateness_us,
+            windows=self._windows,
+            **work,
         )
-        flow.keyed.append(node)
-        return self._stream._next(Output(input=node, name="main"), None)
+        return self._stream._next(flow.add(node), None)
 
     def count(self, *, uid: str | None = None) -> Stream:
         """Count the records of each window, as column ``count``."""
         return self.agg({"count": "count(*)"}, uid=uid)
+
+
+def _check_function(what: str, function: object) -> None:
+    if not callable(function):
+        raise InvalidFlowError(
+            f"argument of {what}", expected="a function", found=repr(function)
+        )
 
 
 # The output of a window that a mode of writing is.
@@ -148,13 +139,16 @@ _MODES = {"append": "main", "update": "updates"}
 
 
 def in_mode(node: Node, mode: str) -> Output:
-    """Return the output of a window that a sink gets in a mode.
+    """Return the output of an aggregate that a sink gets in a mode.
 
     Raises:
         InvalidFlowError: There is no such mode of these rows.
     """
     keyed = node.input if isinstance(node, Output) else None
-    if not isinstance(keyed, Keyed) or keyed.window is None:
+    if not isinstance(keyed, Keyed) or keyed.windows is None:
+        is_running = isinstance(keyed, Keyed) and keyed.process is None
+        if keyed is not None and is_running and mode == "update":
+            return Output(input=keyed, name="main")  # each row is an update
         raise InvalidFlowError(
             f"mode {mode!r} of write",
             expected="the output of a window",
@@ -167,7 +161,7 @@ def in_mode(node: Node, mode: str) -> Output:
             found="update",
             hint="use .agg(...)",
         )
-    if mode == "update" and isinstance(keyed.window, SessionWindows):
+    if mode == "update" and isinstance(keyed.windows.window, SessionWindows):
         raise InvalidFlowError(
             "mode 'update' of sessions",
             expected="append",
@@ -175,8 +169,15 @@ def in_mode(node: Node, mode: str) -> Output:
             hint="a session that grows has another beginning or end each time: there is"
             " no row that it could replace",
         )
+    if mode == "update" and not keyed.windows.has_panes:
+        raise InvalidFlowError(
+            f"mode 'update' of windows: {keyed.windows}",
+            expected="append",
+            found="update",
+            hint="a window with a trigger is given when the trigger says so",
+        )
     if mode not in _MODES:
         raise InvalidFlowError(
-            "mode of write", expected=" or ".join(_MODES), found=repr(mode)
+            "mode of write", expected="append, update or complete", found=repr(mode)
         )
     return Output(input=keyed, name=_MODES[mode])

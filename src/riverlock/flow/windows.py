@@ -8,15 +8,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from riverlock.core.errors import InvalidConfigError
-from riverlock.core.times import duration_us
+from riverlock.core.times import END_US, duration_us
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-__all__ = ["SessionWindows", "TimeWindows", "sessions", "sliding", "tumbling"]
+__all__ = [
+    "GAP",
+    "TIMED",
+    "CountWindows",
+    "GlobalWindow",
+    "SessionWindows",
+    "TimeWindows",
+    "Windows",
+    "count_windows",
+    "global_window",
+    "sessions",
+    "sliding",
+    "tumbling",
+]
+
+# The hidden column of the gap after a record, in microseconds, where gaps differ.
+GAP = "__rl_gap"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,25 +89,99 @@ class TimeWindows:
 class SessionWindows:
     """Windows that last until a key has been silent for some time; see ``sessions``."""
 
-    gap_us: int
+    # One gap, or an expression that Spark evaluates for each record.
+    gap_us: int | None = None
+    gap_expr: str | None = None
 
     def __str__(self) -> str:
         """Say what must not change while there is state (format §4.1)."""
-        return f"session {self.gap_us}"
+        return f"session {'by record' if self.gap_us is None else self.gap_us}"
+
+    def end_of(self, record: Any, at_us: int) -> int:
+        """Return when a session of one record ends; its last column may be the gap."""
+        gap_us = tuple(record)[-1] if self.gap_us is None else self.gap_us
+        # Time has an end, and so have sessions that would go beyond it.
+        return min(at_us + gap_us, END_US)
 
 
-def sessions(gap: str | timedelta) -> SessionWindows:
+@dataclass(frozen=True, kw_only=True)
+class CountWindows:
+    """Windows of so many records of a key; see ``count_windows``."""
+
+    size: int
+    slide: int
+
+    def __str__(self) -> str:
+        """Say what must not change while there is state (format §4.1)."""
+        return f"count {self.size} slide {self.slide}"
+
+    @property
+    def pane(self) -> int:
+        """How many records there are that no window divides."""
+        return math.gcd(self.size, self.slide)
+
+    def first_of(self, last: int) -> int:
+        """Return the number of a window's first record; 1 is the first of the key."""
+        return last - self.size + 1
+
+    def has(self, number: int) -> bool:
+        """Whether a record is in any window: they may begin less often than long."""
+        end = -(-number // self.slide) * self.slide
+        return number >= self.first_of(end)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalWindow:
+    """One window that never ends; see ``global_window``."""
+
+    def __str__(self) -> str:
+        """Say what must not change while there is state (format §4.1)."""
+        return "global"
+
+
+# Windows of event time: records can be late for them.
+TIMED = TimeWindows | SessionWindows
+Windows: TypeAlias = TimeWindows | SessionWindows | CountWindows | GlobalWindow
+
+
+def global_window() -> GlobalWindow:
+    """Put all records of a key into one window, which never ends.
+
+    It is given when a trigger says so, and at the end of a bounded input.
+    """
+    return GlobalWindow()
+
+
+def sessions(
+    gap: str | timedelta | None = None, *, gap_expr: str | None = None
+) -> SessionWindows:
     """Let windows last while records of a key come: ``sessions("30 minutes")``.
 
     One begins with its first record and ends a gap after the last; a record that comes
     exactly a gap after another still belongs to it, as in Spark and Flink.
+
+    Args:
+        gap: How long a key must be silent.
+        gap_expr: Instead, SQL over the columns of a record that gives the gap after it:
+            an interval, text such as ``'5 minutes'``, or a number of seconds.
+
+    Raises:
+        InvalidConfigError: Neither is given, or both, or the gap is nothing.
     """
-    window = SessionWindows(gap_us=duration_us(gap))
-    if window.gap_us <= 0:
+    if (gap is None) == (gap_expr is None):
         raise InvalidConfigError(
-            "gap of a session", expected="more than 0", found=f"{window.gap_us} µs"
+            "sessions",
+            expected="a gap, or a gap_expr",
+            found="neither" if gap is None else "both",
         )
-    return window
+    if gap is None:
+        return SessionWindows(gap_expr=gap_expr)
+    gap_us = duration_us(gap)
+    if gap_us <= 0:
+        raise InvalidConfigError(
+            "gap of a session", expected="more than 0", found=f"{gap_us} µs"
+        )
+    return SessionWindows(gap_us=gap_us)
 
 
 def tumbling(
@@ -126,5 +216,23 @@ def sliding(
         if value <= 0:
             raise InvalidConfigError(
                 f"{name} of a window", expected="more than 0", found=f"{value} µs"
+            )
+    return window
+
+
+def count_windows(size: int, slide: int | None = None) -> CountWindows:
+    """Put so many records of a key into a window: ``count_windows(100)``.
+
+    Records are counted in the order of arrival. A window is given when it is full; with
+    a ``slide`` every so many records, over the last ``size`` (the first ones hold less,
+    as in Flink). At the end of a bounded input the window that is not full is given.
+    """
+    window = CountWindows(size=size, slide=size if slide is None else slide)
+    for name, value in (("size", window.size), ("slide", window.slide)):
+        if type(value) is not int or value < 1:
+            raise InvalidConfigError(
+                f"{name} of a count window",
+                expected="a whole number from 1 on",
+                found=repr(value),
             )
     return window

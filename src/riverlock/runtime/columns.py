@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from riverlock.core.record import Record, record_class
+from riverlock.flow.unkeyed import ALL
+from riverlock.flow.windows import GAP
 from riverlock.state.codec import codec_of
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ SIDE = "__rl_side"  # of a two-input operator: 0 right, 1 left; comes before SEQ
 INPUT = "__rl_input"  # 0 event, 1 broadcast, 2 initial state
 WINDOW = "__rl_window"  # end of the pane that a row is in, in microseconds
 ROWS = "__rl_rows"  # how many rows of the input a partial row stands for
-HIDDEN = (SEQ, TIME, SOURCE, BRANCH, SIDE, GROUP, INPUT, WINDOW, ROWS)
+HIDDEN = (SEQ, TIME, SOURCE, BRANCH, SIDE, GROUP, INPUT, WINDOW, ROWS, ALL, GAP)
 
 _NESTED = ("array", "map", "struct")
 

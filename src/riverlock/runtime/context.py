@@ -28,6 +28,7 @@ class Context:
     """
 
     __slots__ = (
+        "_bury",
         "_emitted",
         "_epoch",
         "_freezers",
@@ -64,6 +65,8 @@ class Context:
         self._main: list[tuple[Any, int | None]] = []
         self._freezers: dict[str, Callable[[Any], Any]] = {}
         self._visit: Visit | None = None
+        # Takes what built-in operators catch of user code, if there are dead letters.
+        self._bury: Callable[[Exception, Any], None] | None = None
 
     @property
     def epoch(self) -> int:

@@ -97,6 +97,7 @@ class Execution:
         self.late_rows = 0
         self.emitted: Emitted = {name: [] for name in program.outputs}
         self.dead: list[tuple[Any, ...]] = []
+        self.ctx._bury = self._dead_letter if program.has_dead_letters else None
         self.ctx._emitted = {n: r for n, r in self.emitted.items() if n != MAIN}
         self._main = self.ctx._main = self.emitted.get(MAIN, [])
         freezers = {
@@ -272,6 +273,7 @@ class Execution:
         )
         instance.load(at, payload)
         marks = self._marks() if self._program.has_dead_letters else []
+        buried = len(self.dead)
         try:
             self._steps(data, position, due, careful=False)
             if self._program.has_dead_letters:
@@ -283,6 +285,7 @@ class Execution:
                 raise
             # Again from the start of the key, now with a way back before each step.
             self._rewind(marks)
+            del self.dead[buried:]
             instance.reload(payload)
             ctx._random = None
             ctx._timers.clear()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
-from riverlock.flow.sessions import SessionAggregate
+from riverlock.core.times import END_US
+from riverlock.flow.sessions import Sessions
+from riverlock.flow.triggered import Triggered
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.window_functions import WindowFunction
+from riverlock.flow.windows import GAP, GlobalWindow, SessionWindows
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.execution import Execution
 from riverlock.runtime.folding import Folding, fold
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Done", "run_operator"]
 
+# Operators over windows that records may be too late for.
+_Timed: TypeAlias = Sessions | WindowFunction | Triggered
 # What an operator leaves behind: changes, outputs, timers, dead letters.
 Done: TypeAlias = Execution | Folding | WindowRun
 
@@ -56,7 +62,7 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
         on_prepared()
         return WindowRun(program, layout, reader, info, table)
     late_rows = 0
-    if isinstance(program.process, SessionAggregate | WindowFunction) and table:
+    if isinstance(program.process, _Timed) and table:
         table, late_rows = _on_time(table, program.process, program.late_at(info))
     data = keyed_input(table, program) if table else None
     if data and data.ids:
@@ -72,17 +78,29 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
 
 
 def _on_time(
-    table: pa.Table, process: SessionAggregate | WindowFunction, limit: int | None
+    table: pa.Table, process: _Timed, limit: int | None
 ) -> tuple[pa.Table, int]:
     """Leave out records that have no time or are too late; returns how many."""
+    window = process.window
+    if isinstance(window, GlobalWindow):
+        return table, 0
     known = table[TIME].is_valid().to_numpy()
     times = table[TIME].fill_null(0).to_numpy()
     closed_at = None if limit is None else limit - process.lateness_us
-    if isinstance(process, SessionAggregate):
-        is_late, is_used = ~known, known
+    if isinstance(window, SessionWindows):
+        gaps = _gaps(table, window)
+        is_late, is_used = ~known | (gaps <= 0), known
         if closed_at is not None:
-            is_late |= times + process.window.gap_us <= closed_at
+            is_late |= times + gaps <= closed_at
     else:
-        panes = pane_ends(process.window, times)
-        is_late, is_used = late_panes(process.window, panes, known, closed_at)
+        panes = pane_ends(window, times)
+        is_late, is_used = late_panes(window, panes, known, closed_at)
     return table.filter(pa.array(is_used & ~is_late)), int(is_late.sum())
+
+
+def _gaps(table: pa.Table, window: SessionWindows) -> np.ndarray:
+    """Return the gap after each record; 0 where it has none."""
+    if window.gap_us is not None:
+        return np.full(table.num_rows, window.gap_us)
+    found: np.ndarray = np.minimum(table[GAP].fill_null(0).to_numpy(), END_US)
+    return found

@@ -71,7 +71,10 @@ class MemorySink:
     kind: str = "memory"
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """Return all rows of all epochs that this process has committed."""
+        """Return all rows of all epochs that this process has committed.
+
+        Of mode ``complete``: the rows of the newest.
+        """
         return [row for n in sorted(self.epochs) for row in self.epochs[n]]
 
 

@@ -274,6 +274,8 @@ class MemoryCommitter:
 
     sink: MemorySink
     storage: Storage
+    # Rows of an epoch take the place of all before: mode ``complete``.
+    replaces: bool = False
     guarantee: str = "exactly once within this process"
 
     def open(self, owner: Owner) -> None:
@@ -282,6 +284,8 @@ class MemoryCommitter:
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Replace the rows of the epoch."""
         table = read_tokens(self.storage, output)
+        if table is not None and self.replaces:
+            self.sink.epochs.clear()
         if table is not None:
             self.sink.epochs[epoch] = [tuple(r.values()) for r in table.to_pylist()]
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Type, type_of
 from riverlock.flow.partial import Merge, PartialAggregate
-from riverlock.flow.windows import SessionWindows
+from riverlock.flow.windows import TimeWindows
 from riverlock.runtime.columns import ROWS, SEQ, SOURCE, TIME, WINDOW
 from riverlock.spark.frames import as_column, hidden_columns, pane_end
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-    from riverlock.flow.windows import TimeWindows
+    from riverlock.flow.gathering import Gathering
 
 __all__ = ["Combine", "Singles", "plan_aggregates"]
 
@@ -148,7 +148,7 @@ def plan_aggregates(
     keys: tuple[str, ...],
     aggregates: Mapping[str, Any],
     uid: str,
-    window: TimeWindows | SessionWindows | None = None,
+    windows: Gathering | None = None,
 ) -> tuple[Combine | Singles, dict[str, PartialAggregate]]:
     """Split aggregate expressions.
 
@@ -197,8 +197,10 @@ def plan_aggregates(
         found[name] = PartialAggregate(
             type=_type(frame, column), merges=tuple(merges), result=how.result
         )
-    if isinstance(window, SessionWindows):
+    if windows is not None and not windows.has_panes:
         return Singles(keys, singles), found
+    window = None if windows is None else windows.window
+    assert window is None or isinstance(window, TimeWindows)
     return Combine(keys, parts, window, counts), found
 
 

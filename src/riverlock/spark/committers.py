@@ -17,7 +17,7 @@ from riverlock.snapshot.files import read_file
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from riverlock.sinks.base import Sink
+    from riverlock.flow.graph import Write
     from riverlock.sinks.committer import Committer, Owner
     from riverlock.snapshot.records import SinkOutput
     from riverlock.storage.base import Storage
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["committer_of"]
 
 
-def committer_of(sink: Sink, storage: Storage, spark: SparkSession) -> Committer:
+def committer_of(write: Write, storage: Storage, spark: SparkSession) -> Committer:
     """Return what commits a sink.
 
     Raises:
         InvalidFlowError: Nothing does.
     """
+    sink = write.sink
     match sink:
         case FileSink():
             return FileCommitter(sink)
         case MemorySink():
-            return MemoryCommitter(sink, storage)
+            return MemoryCommitter(sink, storage, replaces=write.replaces)
         case ConsoleSink():
             return ConsoleCommitter(sink, storage)
         case EpochFunction():

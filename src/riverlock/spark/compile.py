@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame
 
 from riverlock.coordinator.plan import OperatorPlan
 from riverlock.core.errors import InvalidFlowError, StateSchemaError
-from riverlock.core.types import Schema, schema_of
+from riverlock.core.types import Field, Schema, Type, schema_of
+from riverlock.flow.contents import Aggregates
 from riverlock.flow.graph import (
     EventTime,
     Keyed,
@@ -30,9 +31,9 @@ from riverlock.flow.graph import (
 )
 from riverlock.flow.operators import Aggregate, BuiltIn
 from riverlock.flow.process import check_process, overrides, side_outputs
-from riverlock.flow.sessions import SessionAggregate
+from riverlock.flow.unkeyed import ALL_RECORDS
 from riverlock.flow.window_aggregate import WindowAggregate
-from riverlock.flow.windows import SessionWindows
+from riverlock.flow.windows import GAP, TIMED, TimeWindows
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.program import (
     DEAD,
@@ -47,6 +48,7 @@ from riverlock.sinks.stagers import FileStager, TableStager
 from riverlock.snapshot.records import InputRange
 from riverlock.spark.aggregates import Combine, Singles, plan_aggregates
 from riverlock.spark.frames import Frames, LateRows, visible
+from riverlock.spark.gaps import with_gap
 from riverlock.state.keys import check_keys
 
 if TYPE_CHECKING:
@@ -129,10 +131,10 @@ class CompiledFlow:
 
 def _windows(node: Keyed) -> str | None:
     """Return what must not change of a window while there is state (format §4.1)."""
-    if node.window is None:
+    if node.windows is None:
         return None
     over = "" if node.process is None else "functions over "
-    return f"{over}{node.window} lateness {node.lateness_us}"
+    return f"{over}{node.windows}"
 
 
 def _reads_only_sources(node: Node) -> bool:
@@ -240,6 +242,7 @@ class _Compiler:
     def _keyed(self, node: Keyed) -> KeyedStage:
         frame = self._frames.frame(node.input)
         _check_has_time(frame, node)
+        frame = with_gap(frame, node)
         combine, process = None, node.process
         if process is None:
             _check_columns(frame, node)
@@ -247,10 +250,14 @@ class _Compiler:
             frame = combine.apply(frame)
         columns = visible(frame)
         keys = _keys(columns, node)
+        if GAP in frame.columns:
+            columns = Schema((*columns.fields, Field(GAP, Type("long"))))
         if isinstance(process, BuiltIn):
             process = process.bound(keys, columns)
         if isinstance(process, WindowAggregate):
             keys = process.state_keys(keys)
+        elif not node.keys:
+            keys = ALL_RECORDS
         program = self._program(node, process, keys, columns)
         for name, schema in program.outputs.items():
             self._staged[(node.uid, name)] = (schema, [])
@@ -269,13 +276,14 @@ class _Compiler:
     @staticmethod
     def _aggregate(frame: DataFrame, node: Keyed) -> tuple[Combine | Singles, BuiltIn]:
         combine, found = plan_aggregates(
-            frame, node.keys, node.aggregates, node.uid, node.window
+            frame, node.keys, node.aggregates, node.uid, node.windows
         )
-        if node.window is None:
+        windows = node.windows
+        if windows is None:
             return combine, Aggregate(found)
-        if isinstance(node.window, SessionWindows):
-            return combine, SessionAggregate(found, node.window, node.lateness_us)
-        return combine, WindowAggregate(found, node.window, node.lateness_us)
+        if isinstance(windows.window, TimeWindows) and windows.has_panes:
+            return combine, WindowAggregate(found, windows.window, windows.lateness_us)
+        return combine, windows.operator(Aggregates(found))
 
     def _program(
         self, node: Keyed, process: Any, keys: Schema, columns: Schema
@@ -415,7 +423,9 @@ def _keys(columns: Schema, node: Keyed) -> Schema:
 
 
 def _check_has_time(frame: DataFrame, node: Keyed) -> None:
-    if node.window is not None and TIME not in frame.columns:
+    if node.windows is None or not isinstance(node.windows.window, TIMED):
+        return
+    if TIME not in frame.columns:
         raise InvalidFlowError(
             f"window of operator {node.uid!r}",
             expected="a stream with event time",

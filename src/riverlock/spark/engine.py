@@ -22,6 +22,7 @@ from riverlock.core.errors import (
     InvalidFlowError,
     RiverlockError,
 )
+from riverlock.flow.unkeyed import ALL, ALL_RECORDS
 from riverlock.runtime.columns import GROUP, INPUT, SEQ
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
@@ -46,6 +47,7 @@ from riverlock.spark.compile import (
     initial_frame,
 )
 from riverlock.spark.frames import Frames, LateRows
+from riverlock.spark.gaps import with_gap
 from riverlock.spark.remote import explained, last_line, unlogged
 
 if TYPE_CHECKING:
@@ -338,11 +340,14 @@ class SparkEngine:
         )
 
     def _events(self, stage: KeyedStage, frames: Frames) -> DataFrame:
-        frame = frames.frame(stage.node.input)
+        frame = with_gap(frames.frame(stage.node.input), stage.node)
         if stage.combine is not None:
             frame = stage.combine.apply(frame)
-        frame = self._with_group(frame, stage.node.keys)
-        program = stage.program
+        program, keys = stage.program, stage.node.keys
+        if program.keys == ALL_RECORDS:
+            frame = frame.withColumn(ALL, F.lit(None).cast("boolean"))
+            keys = (ALL,)
+        frame = self._with_group(frame, keys)
         if program.broadcast is not None or program.initial is not None:
             frame = frame.withColumn(INPUT, F.lit(EVENTS))
         return frame

@@ -30,9 +30,10 @@ from riverlock.flow.graph import (
     RowWise,
     Union,
 )
-from riverlock.flow.windows import SessionWindows, TimeWindows
+from riverlock.flow.windows import GAP, SessionWindows, TimeWindows
 from riverlock.runtime.columns import BRANCH, HIDDEN, SEQ, SOURCE, TIME
 from riverlock.spark.connect import connected
+from riverlock.spark.gaps import with_gap
 from riverlock.spark.remote import unlogged
 from riverlock.spark.rowwise import row_wise
 from riverlock.spark.static import join_static
@@ -96,16 +97,17 @@ def _last_end(window: TimeWindows) -> Column:
 def _is_closed(window: TimeWindows | SessionWindows, at_us: int) -> Column:
     """Return whether all windows of a row have ended at an instant."""
     if isinstance(window, SessionWindows):
-        return F.col(TIME) + F.lit(window.gap_us) <= F.lit(at_us)
+        gap = F.col(GAP) if window.gap_us is None else F.lit(window.gap_us)
+        return F.col(TIME) + gap <= F.lit(at_us)
     pane, last = pane_end(window), _last_end(window)
     # Where windows are apart, some panes are in none, and never late.
     return (last >= pane) & (last <= F.lit(at_us))
 
 
 def _is_endless(window: TimeWindows | SessionWindows) -> Column:
-    """Return whether the windows of a row would end after the end of time."""
+    """Return whether a row has no windows, or none that end before time does."""
     if isinstance(window, SessionWindows):
-        return F.expr("false")
+        return F.expr("false" if window.gap_expr is None else f"ifnull({GAP}, 0) <= 0")
     return _last_end(window) > F.lit(END_US)
 
 
@@ -204,12 +206,15 @@ class Frames:
 
     def _of_late(self, node: Keyed) -> DataFrame:
         """Return the records that the window left out, read a second time."""
-        assert node.window is not None
-        too_late = F.col(TIME).isNull() | _is_endless(node.window)
+        assert node.windows is not None
+        window, lateness_us = node.windows.window, node.windows.lateness_us
+        assert isinstance(window, TimeWindows | SessionWindows)
+        too_late = F.col(TIME).isNull() | _is_endless(window)
         limit = self._late[node.uid].until_us
         if limit is not None:
-            too_late = too_late | _is_closed(node.window, limit - node.lateness_us)
-        return self.frame(node.input).where(too_late)
+            too_late = too_late | _is_closed(window, limit - lateness_us)
+        found = with_gap(self.frame(node.input), node).where(too_late)
+        return found.drop(GAP)
 
     def _read(self, node: Read) -> DataFrame:
         reader: Any = self._readers[node.uid]
@@ -231,6 +236,8 @@ class Frames:
 
     def _event_time(self, node: EventTime) -> DataFrame:
         frame = self.frame(node.input)
+        if node.column is None:
+            return frame
         kind = frame.schema[node.column].dataType.simpleString()
         if kind not in ("timestamp", "timestamp_ntz"):
             raise InvalidFlowError(

@@ -26,6 +26,7 @@ from riverlock.core.times import duration_us, from_micros, micros
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
 from riverlock.flow.operators import BuiltIn
 from riverlock.flow.process import check_process, side_outputs
+from riverlock.flow.unkeyed import ALL, ALL_RECORDS
 from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, rows_table
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
@@ -90,7 +91,7 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
     Args:
         process: The process, as it is given to ``KeyedStream.process`` or to
             ``connect(...).process``.
-        key: The key column, or several.
+        key: The key column, or several; an empty list for an operator without key.
         input: Columns of the records that ``send`` takes.
         event_time: The timestamp column that gives ``ctx.time``.
         right: Columns of what ``send_right`` takes, of a process with two inputs.
@@ -132,6 +133,8 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
         columns = inputs.packed
     if isinstance(process, BuiltIn):
         process = process.bound(keys, columns)
+    if not keys.fields:
+        keys = ALL_RECORDS
     output = check_process(process, uid)
     outputs = {} if output is None else {MAIN: output}
     outputs |= {n: s.schema for n, s in side_outputs(type(process)).items()}
@@ -462,6 +465,8 @@ class Harness:
         self, table: pa.Table, initial: pa.Table | None, kinds: list[int]
     ) -> pa.Table:
         columns = []
+        if self._program.keys == ALL_RECORDS:
+            table = table.append_column(ALL, pa.nulls(len(table), pa.bool_()))
         for f in self._program.keys.fields:
             values = table[f.name].to_pylist()
             if initial is not None:

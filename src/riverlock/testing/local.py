@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidFlowError
-from riverlock.core.times import from_micros, micros
+from riverlock.core.times import END_US, from_micros, micros
+from riverlock.flow.ending import is_bounded
 from riverlock.flow.graph import (
     Connect,
     EventTime,
@@ -26,6 +27,7 @@ from riverlock.flow.graph import (
     event_times_of,
     upstream,
 )
+from riverlock.flow.windows import SessionWindows
 from riverlock.runtime.columns import records, rows_table
 from riverlock.testing.harness import Harness, harness
 
@@ -65,6 +67,7 @@ def run_local(
     longest = max((len(rows) for rows in inputs.values()), default=0)
     for begin in range(0, longest, size):
         run.epoch({uid: rows[begin : begin + size] for uid, rows in inputs.items()})
+    run.has_ended = True
     run.epoch({})  # the watermark of the last records: timers that are due now
     while run._watermarks() != run._reached:  # of rows that timers gave
         run.epoch({})
@@ -77,6 +80,8 @@ class LocalRun:
 
     flow: Flow
     clock: ManualClock
+    # Whether no more records will come: what is bounded has the last watermark then.
+    has_ended: bool = False
     _harnesses: dict[str, Harness] = field(default_factory=dict)
     _newest: dict[str, int] = field(default_factory=dict)
     _sinks: dict[str, list[Row]] = field(default_factory=dict)
@@ -110,11 +115,13 @@ class LocalRun:
 
     def _watermarks(self) -> dict[str, int]:
         """Return how far each declared event time has come."""
-        return {
-            e.uid: self._newest[e.uid] - e.delay_us
-            for e in self.flow.find(EventTime)
-            if e.uid in self._newest
-        }
+        marks = {}
+        for each in self.flow.find(EventTime):
+            if self.has_ended and is_bounded(each):
+                marks[each.uid] = END_US
+            elif each.uid in self._newest:
+                marks[each.uid] = self._newest[each.uid] - each.delay_us
+        return marks
 
     def _timed(self, node: Node) -> list[Timed]:
         if node not in self._fresh:
@@ -138,6 +145,8 @@ class LocalRun:
                 )
 
     def _event_time(self, node: EventTime) -> list[Timed]:
+        if node.column is None:
+            return self._timed(node.input)
         rows = [row for row, _ in self._timed(node.input)]
         place = self._schema(node).names.index(node.column)
         times = [None if r[place] is None else micros(r[place]) for r in rows]
@@ -197,6 +206,13 @@ class LocalRun:
                 f"agg {node.uid!r} in run_local",
                 expected="Python steps only",
                 found="aggregate expressions, which Spark evaluates",
+            )
+        window = None if node.windows is None else node.windows.window
+        if isinstance(window, SessionWindows) and window.gap_expr is not None:
+            raise InvalidFlowError(
+                f"gap_expr of {node.uid!r} in run_local",
+                expected="one gap: sessions('10 minutes')",
+                found="an expression, which Spark evaluates",
             )
         return harness(
             process,

@@ -1,0 +1,97 @@
+"""The whole table of results: mode ``complete`` of aggregates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from riverlock.core.errors import InvalidFlowError
+from riverlock.core.types import Schema, Type
+from riverlock.flow.graph import Keyed, Output
+from riverlock.flow.operators import BuiltIn, bind
+from riverlock.flow.window_aggregate import BOUNDS
+from riverlock.state.spec import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from riverlock.flow.flow import Flow
+    from riverlock.flow.graph import Node
+    from riverlock.flow.process import Process
+    from riverlock.sinks.base import Sink
+
+__all__ = ["WholeTable", "whole_table"]
+
+# Sinks to which a table can be given again and again: the newest counts.
+_SINKS = ("memory", "console", "for_each_epoch")
+
+
+class WholeTable(BuiltIn):
+    """Keeps the newest row of each key, and gives all of them in each epoch."""
+
+    key: Any
+    row: Any
+
+    def bound(self, keys: Schema, columns: Schema) -> Process:
+        """Declare the row; the key is stored to be visited without records."""
+        self._keys = keys.names
+        states = {
+            "key": Value(Type("struct", fields=keys.fields)),
+            "row": Value(Type("struct", fields=columns.fields)),
+        }
+        return bind(self, columns, states)
+
+    def on_event(self, record: Any, ctx: Any) -> None:
+        """Take a row for the one before."""
+        self.row = tuple(record)
+        self.key = tuple(record[name] for name in self._keys)
+
+    def _result(self, ctx: Any) -> Iterator[Any]:
+        """Give the row of the key."""
+        yield msgspec.structs.astuple(self.row)
+
+
+def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Output:
+    """Return the whole table of an aggregate's results, for a sink.
+
+    Args:
+        flow: The flow.
+        node: The output of the aggregate.
+        sink: Who gets the table.
+        uid: Of the sink.
+
+    Raises:
+        InvalidFlowError: There is no such table, or the sink cannot replace it.
+    """
+    keyed = _aggregate(node)
+    if sink.kind not in _SINKS:
+        raise InvalidFlowError(
+            f"mode 'complete' of sink {uid!r}",
+            expected=f"a sink that replaces what it had: {', '.join(_SINKS)}",
+            found=f"{sink.kind!r}, which adds to what it has",
+            hint="overwrite a table in rl.sinks.for_each_epoch, or leave the mode out",
+        )
+    has_windows = keyed.windows is not None
+    table = Keyed(
+        uid=flow.take_uid(f"{uid}-table", "table"),
+        input=Output(input=keyed, name="updates" if has_windows else "main"),
+        keys=(*keyed.keys, *(BOUNDS if has_windows else ())),
+        process=WholeTable(),
+        visits_all=True,
+    )
+    return flow.add(table)
+
+
+def _aggregate(node: Node) -> Keyed:
+    keyed = node.input if isinstance(node, Output) else None
+    if isinstance(keyed, Keyed) and keyed.process is None:
+        windows = keyed.windows
+        if windows is None or windows.has_panes:
+            return keyed
+    raise InvalidFlowError(
+        "mode 'complete' of write",
+        expected="the output of agg, of a key or of tumbling or sliding windows",
+        found="another stream",
+        hint="of other streams, keep the newest row of each key in the sink",
+    )

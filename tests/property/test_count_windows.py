@@ -1,0 +1,125 @@
+"""Count windows against lists of all records."""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import riverlock as rl
+from riverlock.core.errors import InvalidConfigError, InvalidFlowError
+from riverlock.core.times import END_US, from_micros
+from riverlock.core.types import Type, schema_of
+from riverlock.flow.contents import Aggregates, Content, Fold, Kept
+from riverlock.flow.counted import Counted
+from riverlock.flow.partial import Merge, PartialAggregate
+from riverlock.testing import harness, run_local
+from riverlock.testing.harness import Harness
+
+LONG = Type("long")
+COLUMNS = schema_of("k string, v long")
+TOTAL = PartialAggregate(
+    type=LONG, merges=(Merge(columns={"v": LONG}, how="sum"),), result="same"
+)
+OUTPUT = "k string, first long, last long, values array<bigint>"
+
+
+def listed(key: Any, window: Any, records: list[Any]) -> list[Any]:
+    return [(key, window.first, window.last, [r.v for r in records])]
+
+
+def added(old: Any, new: Any) -> Any:
+    return {"k": old.k, "v": old.v + new.v}
+
+
+def batch(values: list[int], size: int, slide: int, key: Any) -> list[Any]:
+    """Return the windows of a key, from a list of all its records."""
+    found = []
+    for end in range(slide, len(values) + slide, slide):
+        first, last = max(end - size + 1, 1), min(end, len(values))
+        if first <= last:
+            found.append((key, first, last, values[first - 1 : last]))
+    return found
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=30),
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.lists(st.integers(1, 7), max_size=8),
+    st.booleans(),
+)
+def test_count_windows_are_those_of_a_batch(
+    records: list[Any], size: int, slide: int, epochs: list[int], is_keyed: bool
+) -> None:
+    window = rl.count_windows(size, slide)
+
+    def operator(content: Content) -> Harness:
+        keys = ["k"] if is_keyed else []
+        return harness(Counted(content, window), key=keys, input=COLUMNS)
+
+    applied = operator(Kept(listed, OUTPUT, by_time=False))
+    reduced, summed = operator(Fold(added)), operator(Aggregates({"v": TOTAL}))
+    for h in (applied, reduced, summed):
+        left = records
+        for count in epochs:
+            h.send(*left[:count])
+            left = left[count:]
+        h.send(*left)
+        for key in "ab" if is_keyed else [None]:
+            # No more than the next window needs.
+            assert len(h.state("panes", key=key) or ()) <= size // gcd(size, slide)
+        h.advance_watermark(from_micros(END_US))
+
+    keys: list[Any] = ["a", "b"] if is_keyed else [None]
+    expected = [
+        row
+        for key in keys
+        for row in batch([v for k, v in records if key in (k, None)], size, slide, key)
+    ]
+    assert sorted(applied.output, key=repr) == sorted(expected, key=repr)
+    totals = sorted((first, last, sum(v)) for _, first, last, v in expected)
+    assert sorted(row[-3:] for row in summed.output) == totals
+    assert sorted((*row[-2:], row[1]) for row in reduced.output) == totals
+    for key in keys:
+        assert applied.state("chunks", key=key) == {}
+        assert summed.state("panes", key=key) is None
+        assert summed.timers(key) == []
+
+
+def test_count_windows_need_no_event_time() -> None:
+    flow = rl.Flow("counts")
+    source = rl.sources.files("in", format="json", schema=COLUMNS, bounded=True)
+    keyed = flow.read(source).key_by("k")
+    keyed.window(rl.count_windows(2)).reduce(added, uid="pairs").write(
+        rl.sinks.memory()
+    )
+    sent = [("a", 1), ("b", 5), ("a", 2), ("a", 4)]
+
+    whole = run_local(flow, sent).rows()
+
+    # The last window of a key is given at the end of the input, full or not.
+    assert whole == [("a", 3, 1, 2), ("a", 4, 3, 3), ("b", 5, 1, 1)]
+    split = run_local(flow, sent, epoch_rows=1)
+    assert sorted(split.rows()) == sorted(whole)
+
+
+def test_what_cannot_be_counted_is_refused() -> None:
+    with pytest.raises(InvalidConfigError, match="size of a count window"):
+        rl.count_windows(0)
+    with pytest.raises(InvalidConfigError, match="slide of a count window"):
+        rl.count_windows(3, True)
+    flow = rl.Flow("counts")
+    source = rl.sources.files("in", format="json", schema=COLUMNS)
+    keyed = flow.read(source).key_by("k")
+    with pytest.raises(InvalidFlowError, match="lateness"):
+        keyed.window(rl.count_windows(2), lateness="1 hour")
+    counts = keyed.window(rl.count_windows(2)).count()
+    with pytest.raises(InvalidFlowError, match="late"):
+        _ = counts.late
+    with pytest.raises(InvalidFlowError, match="update"):
+        counts.write(rl.sinks.memory(), mode="update")
