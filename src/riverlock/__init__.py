@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from riverlock import sinks, sources, testing
     from riverlock.core.errors import RiverlockError
     from riverlock.core.times import days, hours, milliseconds, minutes, seconds
+    from riverlock.flow.aggregator import Aggregator
     from riverlock.flow.connect import TwoInputProcess
     from riverlock.flow.flow import Flow
     from riverlock.flow.pattern import pattern
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from riverlock.state.spec import List, Map, Reducing, Value
 
 _HOMES = {
+    "Aggregator": "riverlock.flow.aggregator",
     "Context": "riverlock.runtime.context",
     "Flow": "riverlock.flow.flow",
     "Handle": "riverlock.spark.runner",
@@ -66,6 +68,7 @@ _HOMES = {
 _MODULES = ("sinks", "sources", "testing")
 
 __all__ = [
+    "Aggregator",
     "Context",
     "Flow",
     "Handle",

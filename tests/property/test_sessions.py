@@ -9,22 +9,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riverlock.core.times import END_US, from_micros, micros
-from riverlock.core.types import Type, schema_of
+from riverlock.core.types import Type, schema_of, type_of
 from riverlock.flow.contents import Aggregates
 from riverlock.flow.partial import Merge, PartialAggregate
 from riverlock.flow.sessions import Sessions
+from riverlock.flow.sketches import Percentiles
 from riverlock.flow.windows import SessionWindows
 from riverlock.testing import harness
 from riverlock.testing.harness import Harness
 
 LONG, STRING = Type("long"), Type("string")
 GAP, DELAY = 10, 15
+MIDDLE = Percentiles(10, [0.25, 0.5], type_of("array<double>"))
 AGGREGATES = {
     "n": PartialAggregate(
         type=LONG, merges=(Merge(columns={"n": LONG}, how="sum"),), result="count"
     ),
     "most": PartialAggregate(
         type=STRING, merges=(Merge(columns={"most": STRING}, how="max"),), result="same"
+    ),
+    "middle": PartialAggregate(
+        type=MIDDLE.output,
+        merges=(Merge(columns={"middle": MIDDLE.kept}, how=MIDDLE),),
+        result=MIDDLE,
     ),
 }
 Record = tuple[str, int, str]
@@ -37,17 +44,22 @@ RECORDS = st.tuples(
 
 def operator(lateness: int = 0) -> Harness:
     process = Sessions(Aggregates(AGGREGATES), SessionWindows(gap_us=GAP), lateness)
-    columns = schema_of("k string, at timestamp, n long, most string")
+    columns = schema_of(
+        "k string, at timestamp, n long, most string, middle array<double>"
+    )
     bound = process.bound(schema_of("k string"), columns)
     return harness(bound, key="k", input=columns, event_time="at")
 
 
 def rows(records: list[Record]) -> list[Any]:
-    return [(k, from_micros(t), 1, v) for k, t, v in records]
+    return [(k, from_micros(t), 1, v, [ord(v) * 1.0]) for k, t, v in records]
 
 
 def shown(made: list[Any]) -> Counter[Any]:
-    return Counter((k, micros(b), micros(e), n, most) for k, b, e, n, most in made)
+    return Counter(
+        (k, micros(b), micros(e), n, most, *map(chr, map(int, middle)))
+        for k, b, e, n, most, middle in made
+    )
 
 
 def batch(records: list[Record]) -> Counter[Any]:
@@ -63,8 +75,10 @@ def batch(records: list[Record]) -> Counter[Any]:
             else:
                 groups.append([(t, v)])
         for group in groups:
-            most = max(v for _, v in group)
-            found[k, group[0][0], group[-1][0] + GAP, len(group), most] += 1
+            ends = group[0][0], group[-1][0] + GAP
+            values = sorted(v for _, v in group)
+            middle = [values[-(-len(values) // part) - 1] for part in (4, 2)]
+            found[k, *ends, len(group), values[-1], *middle] += 1
     return found
 
 
@@ -94,12 +108,14 @@ def test_late_records_extend_what_was_given_within_the_lateness() -> None:
     h = operator(lateness=20)
     h.send(*rows([("a", 0, "p"), ("a", 8, "q")]))
     h.advance_watermark(from_micros(18))
-    assert shown(h.output) == Counter([("a", 0, 18, 2, "q")])
+    assert shown(h.output) == Counter([("a", 0, 18, 2, "q", "p", "p")])
 
     # It is not over any more: it will be given again, whole.
     assert h.send(*rows([("a", 15, "r")])) == []
     h.advance_watermark(from_micros(25))
-    assert shown(h.output) == Counter([("a", 0, 18, 2, "q"), ("a", 0, 25, 3, "r")])
+    assert shown(h.output) == Counter(
+        [("a", 0, 18, 2, "q", "p", "p"), ("a", 0, 25, 3, "r", "p", "q")]
+    )
 
     h.advance_watermark(from_micros(45))
     assert len(h.output) == 2
@@ -113,4 +129,4 @@ def test_a_record_can_join_two_sessions() -> None:
 
     h.advance_watermark(from_micros(100))
 
-    assert shown(h.output) == Counter([("a", 0, 28, 3, "r")])
+    assert shown(h.output) == Counter([("a", 0, 28, 3, "r", "p", "q")])

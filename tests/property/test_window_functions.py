@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import schema_of
+from riverlock.flow.sliding_reduce import SlidingReduce
 from riverlock.flow.window_functions import WindowApply, WindowFunction, WindowReduce
 from riverlock.flow.windows import TimeWindows
 from riverlock.testing import harness
@@ -40,6 +41,10 @@ def total(key: str, window: Any, records: list[Any]) -> list[Any]:
 
 def added(old: Any, new: Any) -> Any:
     return {"k": old.k, "at": max(old.at, new.at), "v": old.v + new.v}
+
+
+def less(whole: Any, part: Any) -> Any:
+    return {"k": whole.k, "at": whole.at, "v": whole.v - part.v}
 
 
 def operator(process: WindowFunction) -> Harness:
@@ -136,6 +141,59 @@ def test_reduce_folds_panes(
         assert found == Counter((k, s, e, v) for k, s, e, _, v in expected)
     for key in "ab":
         assert h.state("folded", key=key) == {}
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from([(60, 10), (45, 10), (50, 20)]),
+    st.sampled_from([0, 10, 25]),
+    EPOCHS,
+)
+def test_an_inverse_makes_no_difference(
+    sizes: tuple[int, int], lateness: int, epochs: list[list[Record]]
+) -> None:
+    window = TimeWindows(size_us=sizes[0], slide_us=sizes[1])
+    h = operator(SlidingReduce(added, less, window, lateness))
+
+    def shown(made: list[Any]) -> Counter[Any]:
+        return Counter((k, micros(s), micros(e), v) for k, _, v, s, e in made)
+
+    for found, expected in run(h, Model(window, lateness), epochs, shown):
+        assert found == Counter((k, s, e, v) for k, s, e, _, v in expected)
+    for key in "ab":
+        assert h.state("folded", key=key) == {}
+        assert h.state("common", key=key) is None
+        assert h.state("last", key=key) is None
+
+
+def test_an_inverse_saves_calls() -> None:
+    calls = Counter[str]()
+
+    def counted(name: str, function: Any) -> Any:
+        def call(a: Any, b: Any) -> Any:
+            calls[name] += 1
+            return function(a, b)
+
+        return call
+
+    window = TimeWindows(size_us=100, slide_us=10)
+    process = SlidingReduce(
+        counted("added", added), counted("less", less), window, lateness_us=0
+    )
+    h = operator(process)
+
+    # One record per pane, one pane per epoch: the watermark follows at once.
+    for n in range(30):
+        h.watermark = from_micros(10 * n)
+        h.send(*rows([("a", 10 * n + 5, n)]))
+    h.advance_watermark(from_micros(300))
+
+    assert [v for *_, v, _, _ in h.output] == [
+        sum(range(max(0, n - 9), n + 1)) for n in range(30)
+    ]
+    # Two for each window, not nine.
+    assert calls["added"] < 40
+    assert calls["less"] == 21
 
 
 def test_a_window_whose_function_raises_is_a_dead_letter() -> None:

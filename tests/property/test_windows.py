@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from riverlock.core.times import END_US
 from riverlock.core.types import Schema, Type, schema_of
+from riverlock.flow.aggregator import Aggregator, NamedAggregator
 from riverlock.flow.partial import Merge, PartialAggregate
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.windows import TimeWindows
@@ -30,12 +31,40 @@ LONG, STRING = Type("long"), Type("string")
 KEYS = schema_of("k string")
 GROUPS = 4
 DELAY = 15
+
+
+class Sorted(Aggregator):
+    """All values in order; looks at a struct, which users may give as a tuple."""
+
+    acc = "struct<values:array<string>,size:bigint>"
+    output = "string"
+
+    def create(self) -> Any:
+        return [], 0
+
+    def add(self, acc: Any, record: Any) -> Any:
+        return {"values": sorted([*acc.values, record.v]), "size": acc.size + 1}
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return sorted(a.values + b.values), a.size + b.size
+
+    def result(self, acc: Any) -> str:
+        assert len(acc.values) == acc.size
+        return "".join(acc.values)
+
+
+SORTED = NamedAggregator("every", Sorted(), schema_of("v string"))
 AGGREGATES = {
     "n": PartialAggregate(
         type=LONG, merges=(Merge(columns={"n": LONG}, how="sum"),), result="count"
     ),
     "most": PartialAggregate(
         type=STRING, merges=(Merge(columns={"most": STRING}, how="max"),), result="same"
+    ),
+    "every": PartialAggregate(
+        type=STRING,
+        merges=(Merge(columns={"every": SORTED.kept}, how=SORTED),),
+        result=SORTED,
     ),
 }
 Record = tuple[str | None, int | None, str]
@@ -85,6 +114,10 @@ def partial_rows(records: list[Record], window: TimeWindows) -> pa.Table:
             SEQ: pa.array([s for (_, _, s), _ in rows], "int64"),
             "n": pa.array([len(vs) for _, vs in rows], "int64"),
             "most": pa.array([max(v for _, v in vs) for _, vs in rows], "string"),
+            "every": pa.array(
+                [[{"v": v} for _, v in vs] for _, vs in rows],
+                pa.list_(pa.struct([("v", pa.string())])),
+            ),
             TIME: pa.array(times, "int64"),
             ROWS: pa.array([len(vs) for _, vs in rows], "int64"),
             GROUP: pa.array(
@@ -99,8 +132,8 @@ def given_rows(run: WindowRun, name: str) -> Counter[Any]:
     ends = table["window_end"].cast(pa.int64()).to_pylist()
     starts = table["window_start"].cast(pa.int64()).to_pylist()
     assert table[TIME].to_pylist() == [e - 1 for e in ends]
-    columns = (table["k"].to_pylist(), starts, ends, table["n"].to_pylist())
-    return Counter(zip(*columns, table["most"].to_pylist(), strict=True))
+    aggregates = [table[name].to_pylist() for name in AGGREGATES]
+    return Counter(zip(table["k"].to_pylist(), starts, ends, *aggregates, strict=True))
 
 
 class Engine:
@@ -189,9 +222,12 @@ class Model:
 
     def _rows(self, windows: set[Any], every: dict[Any, list[str]]) -> Counter[Any]:
         return Counter(
-            (k, e - self.window.size_us, e, len(every[(k, e)]), max(every[(k, e)]))
-            for k, e in windows
+            (k, e - self.window.size_us, e, *of_all(every[(k, e)])) for k, e in windows
         )
+
+
+def of_all(values: list[str]) -> tuple[Any, ...]:
+    return len(values), max(values), "".join(sorted(values))
 
 
 @settings(max_examples=200)
@@ -257,7 +293,7 @@ def test_a_window_that_ends_just_now_is_given(slide: int) -> None:
     engine.epoch([("a", 25, "p")], None)
 
     given_now, _ = engine.epoch([("a", 5, "q")], 10)
-    assert ("a", 0, 10, 1, "q") in given_now
+    assert ("a", 0, 10, 1, "q", "q") in given_now
 
 
 def test_a_sum_that_becomes_too_great_names_operator_and_column() -> None:

@@ -207,7 +207,7 @@ class Fold(_OfRecords):
 
     def _folded(self, old: Record, new: Record, ctx: Any) -> Record:
         try:
-            found = self._row(self._function(old, new))
+            found = self.row(self._function(old, new))
             if ctx._bury is not None:
                 codec_of(self.type).checked(found)
             return self.restored(found)
@@ -217,7 +217,8 @@ class Fold(_OfRecords):
             ctx._bury(error, new)
             return old
 
-    def _row(self, value: Any) -> tuple[Any, ...]:
+    def row(self, value: Any) -> tuple[Any, ...]:
+        """Return the values of what a function gave."""
         if isinstance(value, dict):
             return tuple(value.get(n) for n in self._columns.names)
         return tuple(value)

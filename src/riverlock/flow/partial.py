@@ -10,19 +10,49 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from riverlock.core.types import Field, Schema
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from riverlock.core.types import Type
 
 __all__ = [
     "Merge",
     "PartialAggregate",
+    "PythonAggregate",
     "columns_of",
     "finisher",
+    "kept_columns",
     "merger",
     "merges_of",
 ]
+
+
+class PythonAggregate:
+    """An aggregate that Spark only collects values for; the rest is Python.
+
+    ``fold`` is called once for all values that an epoch brings of a key and pane.
+
+    Attributes:
+        collects: Type of the values, which come as a list.
+        kept: Type of what is kept of them.
+    """
+
+    collects: Type
+    kept: Type
+
+    def fold(self, values: Iterable[Any]) -> Any:
+        """Return what is kept of values."""
+        raise NotImplementedError
+
+    def merge(self, a: Any, b: Any) -> Any:
+        """Make one of two that are kept."""
+        raise NotImplementedError
+
+    def result(self, kept: Any) -> Any:
+        """Return the result; None is kept of nothing."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +60,7 @@ class Merge:
     """Columns that are merged together, such as mean and variance."""
 
     columns: dict[str, Type]
-    how: str
+    how: str | PythonAggregate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +69,7 @@ class PartialAggregate:
 
     type: Type
     merges: tuple[Merge, ...]
-    result: str
+    result: str | PythonAggregate
 
     @property
     def columns(self) -> dict[str, Type]:
@@ -55,6 +85,13 @@ def merges_of(aggregates: Mapping[str, PartialAggregate]) -> list[Merge]:
 def columns_of(aggregates: Mapping[str, PartialAggregate]) -> dict[str, Type]:
     """Return all partial columns."""
     return {n: t for m in merges_of(aggregates) for n, t in m.columns.items()}
+
+
+def kept_columns(columns: Schema, aggregates: Mapping[str, PartialAggregate]) -> Schema:
+    """Return partial rows as they are kept: values that Spark collected are folded."""
+    kept = columns_of(aggregates)
+    fields = [Field(f.name, kept.get(f.name, f.type)) for f in columns.fields]
+    return Schema(tuple(fields))
 
 
 # Sums of decimal(38) need more digits than Python's default context keeps.
@@ -80,7 +117,9 @@ def _is_nan(value: Any) -> bool:
 
 def _distinct(a: list[Any], b: list[Any]) -> list[Any]:
     try:
-        return list(dict.fromkeys([*a, *b]))
+        # One object for all NaN: as such they are equal.
+        both = [math.nan if v != v else v for v in (*a, *b)]
+        return list(dict.fromkeys(both))
     except TypeError:  # lists and structs have no hash
         return [*a, *(v for v in b if v not in a)]
 
@@ -119,6 +158,33 @@ def _latest(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
     return new
 
 
+def _is_before(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Compare as Spark does structs: null comes first, NaN last."""
+    for one, other in zip(a, b, strict=True):
+        if one is None or other is None:
+            if one is not other:
+                return one is None
+        elif _is_nan(one) or _is_nan(other):
+            if not (_is_nan(one) and _is_nan(other)):
+                return _is_nan(other)
+        elif one != other:
+            return bool(one < other)
+    return False
+
+
+def _by_least(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Keep the values that come first; None as the first of them is nothing."""
+    if new[0] is None or (old[0] is not None and not _is_before(new, old)):
+        return old
+    return new
+
+
+def _by_greatest(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+    if new[0] is None or (old[0] is not None and not _is_before(old, new)):
+        return old
+    return new
+
+
 _MERGES: dict[str, Callable[[Any, Any], Any]] = {
     "sum": _of_one(_add),
     "min": _of_one(_least),
@@ -128,12 +194,16 @@ _MERGES: dict[str, Callable[[Any, Any], Any]] = {
     "moments": _moments,
     "earliest": _earliest,
     "latest": _latest,
+    "by_least": _by_least,
+    "by_greatest": _by_greatest,
 }
 
 
-def merger(how: str) -> Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]:
+def merger(
+    how: str | PythonAggregate,
+) -> Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]:
     """Return the function that merges the columns of two partial aggregates."""
-    return _MERGES[how]
+    return _of_one(how.merge) if isinstance(how, PythonAggregate) else _MERGES[how]
 
 
 def _same(value: Any) -> Any:
@@ -176,8 +246,10 @@ def _decimal_average(scale: int) -> Callable[..., Any]:
     return finish
 
 
-def finisher(kind: Type, how: str) -> Callable[..., Any]:
+def finisher(kind: Type, how: str | PythonAggregate) -> Callable[..., Any]:
     """Return the function from partial columns to a result."""
+    if isinstance(how, PythonAggregate):
+        return how.result
     if how == "avg" and kind.kind == "decimal":
         return _decimal_average(kind.scale)
     return _RESULTS[how]
@@ -188,6 +260,7 @@ _RESULTS: dict[str, Callable[..., Any]] = {
     "list": lambda value: value or [],
     "second": _second,
     "count": _count,
+    "size": lambda value: len(_distinct(value or [], [])),
     "avg": _average,
     "var_pop": _spread(0, is_root=False),
     "var_samp": _spread(1, is_root=False),

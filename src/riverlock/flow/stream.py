@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
+from riverlock.flow.aggregator import named_aggregates
 from riverlock.flow.connect import refuse_two_inputs
 from riverlock.flow.deduplicate import Deduplicate
+from riverlock.flow.dstream import KeyedWindowOperations, WindowOperations
 from riverlock.flow.graph import (
     EventTime,
     Keyed,
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["KeyedStream", "Stream"]
 
 
-class Stream(StaticJoinable, Windowable):
+class Stream(StaticJoinable, Windowable, WindowOperations):
     """Rows on their way from a source to sinks.
 
     Methods that take an expression accept SQL text or a PySpark ``Column``.
@@ -343,7 +345,7 @@ def _check_has_rows(node: Node) -> None:
         )
 
 
-class KeyedStream(Joinable, Windowable):
+class KeyedStream(Joinable, Windowable, KeyedWindowOperations):
     """A stream partitioned by key: where state lives."""
 
     def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:
@@ -427,11 +429,7 @@ class KeyedStream(Joinable, Windowable):
         Each epoch gives one row per changed key: the key columns, then the aggregates.
         Spark combines the rows of a key before they are shuffled.
         """
-        every = {**(aggregates or {}), **named}
-        if not every:
-            raise InvalidFlowError(
-                "agg", expected="named aggregates such as n='count(*)'", found="none"
-            )
+        every = named_aggregates(aggregates, named)
         node = Keyed(
             uid=self.stream.flow.take_uid(uid, "agg"),
             input=self.stream.node,

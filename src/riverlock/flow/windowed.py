@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
+from riverlock.flow.aggregator import named_aggregates
 from riverlock.flow.contents import Fold, Kept
 from riverlock.flow.ending import is_bounded, with_end
 from riverlock.flow.graph import Keyed, Output
+from riverlock.flow.sliding_reduce import SlidingReduce
 from riverlock.flow.window_functions import WindowApply, WindowReduce
 from riverlock.flow.windows import TIMED, GlobalWindow, SessionWindows, TimeWindows
 
@@ -55,23 +57,31 @@ class WindowedStream:
         no more than ``lateness``. What comes later still is in ``.late``. With
         ``write(sink, mode="update")`` a sink gets every change.
         """
-        every = {**(aggregates or {}), **named}
-        if not every:
-            raise InvalidFlowError(
-                "agg", expected="named aggregates such as n='count(*)'", found="none"
-            )
+        every = named_aggregates(aggregates, named)
         return self._keyed("window", uid, process=None, aggregates=every)
 
     def reduce(
-        self, function: Callable[[Any, Any], Any], *, uid: str | None = None
+        self,
+        function: Callable[[Any, Any], Any],
+        *,
+        inverse: Callable[[Any, Any], Any] | None = None,
+        uid: str | None = None,
     ) -> Stream:
         """Fold the records of each window: ``function(old, new)`` returns a record.
 
         It must be associative: panes are folded first, then windows of them; over
         sessions the order must not matter either. Gives the columns of the input, then
         ``window_start`` and ``window_end``.
+
+        With an ``inverse``, a sliding window is made of the one before it:
+        ``inverse(whole, part)`` returns the record that, with ``part`` folded in, gives
+        ``whole``. It must do so exactly (sums of floating-point numbers do not), and
+        the order of records must not matter. It saves calls where windows have many
+        panes; the result is the same.
         """
         _check_function("reduce", function)
+        if inverse is not None:
+            return self._function("reduce", self._sliding(function, inverse), uid)
         windows = self._windows
         if isinstance(windows.window, TimeWindows) and windows.has_panes:
             lateness_us = windows.lateness_us
@@ -79,6 +89,20 @@ class WindowedStream:
         else:
             process = windows.operator(Fold(function))
         return self._function("reduce", process, uid)
+
+    def _sliding(
+        self, function: Callable[[Any, Any], Any], inverse: Callable[[Any, Any], Any]
+    ) -> BuiltIn:
+        _check_function("inverse of reduce", inverse)
+        windows = self._windows
+        if not isinstance(windows.window, TimeWindows) or not windows.has_panes:
+            raise InvalidFlowError(
+                "inverse of reduce",
+                expected="tumbling or sliding windows without a trigger",
+                found=str(windows),
+                hint="leave it out: no record leaves such a window",
+            )
+        return SlidingReduce(function, inverse, windows.window, windows.lateness_us)
 
     def apply(
         self,

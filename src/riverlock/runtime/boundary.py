@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,13 @@ from riverlock.core.errors import (
     StateTypeError,
     UserCodeError,
 )
+from riverlock.flow.aggregator import AggregatorError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
-__all__ = ["user_error", "user_line"]
+__all__ = ["aggregator_errors", "user_error", "user_line"]
 
 _OURS = str(Path(__file__).resolve().parents[1])
 
@@ -45,6 +48,10 @@ def user_error(  # noqa: PLR0913 - everything that helps to find the record
     """Return the error to raise for what user code raised."""
     if isinstance(error, StateTypeError | StateCorruptedError | UserCodeError):
         return error
+    if isinstance(error, AggregatorError) and error.__cause__ is not None:
+        where, record = error.where, error.record
+        key = error.key if key is None else key
+        error = error.__cause__
     cause = f"{type(error).__name__}: {error}"
     return UserCodeError(
         operator=operator,
@@ -56,6 +63,19 @@ def user_error(  # noqa: PLR0913 - everything that helps to find the record
         line=user_line(error.__traceback__),
         trace="".join(traceback.format_exception(error)),
     )
+
+
+@contextmanager
+def aggregator_errors(operator: str, epoch: int) -> Iterator[None]:
+    """Turn what aggregators raise inside into errors that help.
+
+    Raises:
+        UserCodeError: One did.
+    """
+    try:
+        yield
+    except AggregatorError as error:
+        raise user_error(error, operator=operator, where="agg", epoch=epoch) from error
 
 
 def shown(record: Any) -> str:

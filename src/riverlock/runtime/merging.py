@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from riverlock.core.errors import StateTypeError
-from riverlock.flow.partial import merger
+from riverlock.flow.partial import PythonAggregate, merger
 from riverlock.runtime.columns import column_values
 from riverlock.state.codec import codec_of
 
@@ -97,9 +97,11 @@ def numbers(
     places: np.ndarray,
     old: tuple[Any, ...],
     kind: Type,
-    how: str,
+    how: str | PythonAggregate,
 ) -> list[Any] | None:
     """Merge numbers; None if NumPy cannot do it as the loop does."""
+    if isinstance(how, PythonAggregate):
+        return None
     if kind.kind not in _KINDS or how not in _START:
         return None
     with np.errstate(all="ignore"):  # infinity less infinity is NaN, as in Spark

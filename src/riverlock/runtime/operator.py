@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from riverlock.core.times import END_US
+from riverlock.flow.contents import Aggregates
+from riverlock.flow.operators import Aggregate
+from riverlock.flow.partial import kept_columns
 from riverlock.flow.sessions import Sessions
 from riverlock.flow.triggered import Triggered
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.window_functions import WindowFunction
 from riverlock.flow.windows import GAP, GlobalWindow, SessionWindows
+from riverlock.runtime.boundary import aggregator_errors
+from riverlock.runtime.collecting import folded
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.execution import Execution
 from riverlock.runtime.folding import Folding, fold
@@ -22,6 +28,7 @@ from riverlock.runtime.windowing import WindowRun, late_panes, pane_ends
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from riverlock.runtime.inputs import KeyedInput
     from riverlock.runtime.program import EpochInfo, OperatorProgram
     from riverlock.state.layout import StateLayout
     from riverlock.state.store import StateReader
@@ -60,21 +67,34 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
     """
     if isinstance(program.process, WindowAggregate):
         on_prepared()
-        return WindowRun(program, layout, reader, info, table)
+        with aggregator_errors(program.uid, info.epoch):
+            return WindowRun(program, layout, reader, info, table)
     late_rows = 0
     if isinstance(program.process, _Timed) and table:
         table, late_rows = _on_time(table, program.process, program.late_at(info))
-    data = keyed_input(table, program) if table else None
+    data = _prepared(table, program, info) if table else None
     if data and data.ids:
         data.payloads = reader.get_many(data.ids)
     on_prepared()
-    folded = None if data is None else fold(program, layout, data)
-    if folded is not None:
-        return folded
+    done = None if data is None else fold(program, layout, data)
+    if done is not None:
+        return done
     execution = Execution(program, layout, reader, info, is_first=is_first)
     execution.late_rows = late_rows
     execution.run(data)
     return execution
+
+
+def _prepared(table: pa.Table, program: OperatorProgram, info: EpochInfo) -> KeyedInput:
+    """Return the input by key; values that Spark collected are folded."""
+    # Aggregates are what an operator does, or what becomes of records it gathers.
+    work = getattr(program.process, "content", program.process)
+    if isinstance(work, Aggregate | Aggregates):
+        aggregates = work.aggregates
+        with aggregator_errors(program.uid, info.epoch):
+            table = folded(table, aggregates, program.keys.names, program.uid)
+        program = replace(program, input=kept_columns(program.input, aggregates))
+    return keyed_input(table, program)
 
 
 def _on_time(

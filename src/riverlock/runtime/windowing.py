@@ -20,6 +20,8 @@ from riverlock.core.times import END_US
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.operators import results_of
 from riverlock.flow.window_aggregate import LONG_KEY, WindowAggregate
+from riverlock.runtime.boundary import aggregator_errors
+from riverlock.runtime.collecting import folded
 from riverlock.runtime.columns import GROUP, ROWS, TIME, WINDOW, first_places
 from riverlock.runtime.inputs import distinct_codes, in_position, key_values
 from riverlock.runtime.merging import merged, state_array, stored_columns
@@ -118,8 +120,9 @@ class WindowRun:
 
     def _merged(self, table: pa.Table) -> _Rows:
         """Merge partial rows with the stored ones of their keys and panes."""
-        table = in_position(table)
         keys = Schema(self._program.keys.fields[1:])
+        aggregates = self._process.aggregates
+        table = in_position(folded(table, aggregates, keys.names, self.uid))
         wanted = Schema((Field(WINDOW, Type("long")), *keys.fields))
         codes, first = distinct_codes(table, wanted)
         distinct = table.select([GROUP, *wanted.names]).take(pa.array(first))
@@ -283,7 +286,15 @@ class WindowRun:
         )
 
     def table(self, name: str) -> pa.Table:
-        """Return the rows of an output, with their event time."""
+        """Return the rows of an output, with their event time.
+
+        Raises:
+            UserCodeError: An aggregator raised.
+        """
+        with aggregator_errors(self.uid, self._info.epoch):
+            return self._table(name)
+
+    def _table(self, name: str) -> pa.Table:
         windows = self._closing() if name == MAIN else self._changed()
         schema = self._program.outputs[name]
         keys = schema.fields[: len(self._program.keys.fields) - 1]

@@ -8,34 +8,33 @@ epoch gives the same bits when it is run again.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Type, type_of
-from riverlock.flow.partial import Merge, PartialAggregate
+from riverlock.flow.aggregator import Aggregator
+from riverlock.flow.partial import Merge, PartialAggregate, PythonAggregate
 from riverlock.flow.windows import TimeWindows
 from riverlock.runtime.columns import ROWS, SEQ, SOURCE, TIME, WINDOW
 from riverlock.spark.frames import as_column, hidden_columns, pane_end
+from riverlock.spark.splits import split_aggregator, split_expression
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import Column
+    from collections.abc import Iterator, Mapping
 
     from riverlock.flow.gathering import Gathering
+    from riverlock.spark.splits import Split
 
 __all__ = ["Combine", "Singles", "plan_aggregates"]
 
 # Nodes of a physical plan that stand between an aggregate and its exchange.
 _WRAPPERS = ("WholeStageCodegenExec", "InputAdapter", "SortExec")
-_SUPPORTED = (
-    "count, sum, min, max, avg, stddev, variance, first, last, collect_list,"
-    " collect_set"
-)
 
 
 @dataclass(frozen=True)
@@ -155,31 +154,13 @@ def plan_aggregates(
     Raises:
         InvalidFlowError: An expression is not one of the supported aggregates.
     """
+    splits = {n: _split(frame, n, each, uid) for n, each in aggregates.items()}
     parts: dict[str, Any] = {}
-    singles: dict[str, str] = {}
-    counts: str | None = None
-    found: dict[str, PartialAggregate] = {}
-    for name, expression in aggregates.items():
-        column = as_column(expression)
-        function, argument = _function(frame, name, column, uid)
-        how = _SPLITS[function]
-        if (function, argument) == ("Count", "1"):
-            counts = name
-        if how.needs_time and TIME not in frame.columns:
-            raise InvalidFlowError(
-                f"aggregate {name!r} of operator {uid!r}",
-                expected="a stream with event_time, which says what is first",
-                found=str(column),
-            )
+    for name, split in splits.items():
         named = {
-            name + suffix: column if text is None else text.format(x=argument, t=TIME)
-            for suffix, text in how.columns.items()
+            name + suffix: aggregates[name] if text is None else text
+            for suffix, text in split.columns.items()
         }
-        types = {n: _type(frame, as_column(c)) for n, c in named.items()}
-        merges = [
-            Merge(columns={n: types[n] for n in names}, how=merge)
-            for merge, names in how.merges(name)
-        ]
         for twice in named.keys() & parts.keys():
             raise InvalidFlowError(
                 f"aggregate {name!r} of operator {uid!r}",
@@ -189,110 +170,55 @@ def plan_aggregates(
                 " and x_squares: give one of them another name",
             )
         parts |= named
-        singles |= {
-            name + suffix: f"cast({how.rows[suffix].format(x=argument, t=TIME)}"
-            f" as {types[name + suffix].ddl})"
-            for suffix in how.columns
-        }
-        found[name] = PartialAggregate(
-            type=_type(frame, column), merges=tuple(merges), result=how.result
-        )
+    types = _types(frame, parts)
+    found = {n: _partial_aggregate(n, split, types) for n, split in splits.items()}
     if windows is not None and not windows.has_panes:
+        singles = {
+            n + suffix: f"cast({row} as {types[n + suffix].ddl})"
+            for n, split in splits.items()
+            for suffix, row in split.rows.items()
+        }
         return Singles(keys, singles), found
+    counts = next((n for n, split in splits.items() if split.counts_rows), None)
     window = None if windows is None else windows.window
     assert window is None or isinstance(window, TimeWindows)
     return Combine(keys, parts, window, counts), found
 
 
-@dataclass(frozen=True)
-class _Split:
-    """How an aggregate is split: partial columns by suffix, their merge, the result.
-
-    Both kinds of columns are SQL over the argument ``x`` and the event time ``t``; None
-    is the aggregate itself.
-    """
-
-    columns: dict[str, str | None]
-    # The same of a single row.
-    rows: dict[str, str]
-    merge: str
-    result: str
-    needs_time: bool = False
-
-    def merges(self, name: str) -> list[tuple[str, list[str]]]:
-        """Return which columns are merged, together or each on its own."""
-        names = [name + suffix for suffix in self.columns]
-        if self.merge in _ALONE:
-            return [(self.merge, [each]) for each in names]
-        return [(self.merge, names)]
+def _split(frame: DataFrame, name: str, expression: Any, uid: str) -> Split:
+    if isinstance(expression, Aggregator):
+        return split_aggregator(frame, name, expression)
+    with _explained(name, uid):
+        return split_expression(frame, name, as_column(expression), uid)
 
 
-_ALONE = ("sum", "min", "max", "concat", "distinct")
-_ITSELF: dict[str, str | None] = {"": None}
-_VALUE = {"": "{x}"}
-_ONE = "if({x} is null, 0L, 1L)"
-_LIST = {"": "if({x} is null, array(), array({x}))"}
-_MOMENTS: dict[str, str | None] = {
-    "_count": "count(cast({x} as double))",
-    "_mean": "avg(cast({x} as double))",
-    "_squares": "var_pop(cast({x} as double)) * count(cast({x} as double))",
-}
-_MOMENT = {"_count": _ONE, "_mean": "{x}", "_squares": "if({x} is null, null, 0D)"}
-_SPLITS = {
-    "Count": _Split(_ITSELF, {"": _ONE}, "sum", "count"),
-    "Sum": _Split(_ITSELF, _VALUE, "sum", "same"),
-    "Min": _Split(_ITSELF, _VALUE, "min", "same"),
-    "Max": _Split(_ITSELF, _VALUE, "max", "same"),
-    "Average": _Split(
-        {"_sum": "sum({x})", "_count": "count({x})"},
-        {"_sum": "{x}", "_count": _ONE},
-        "sum",
-        "avg",
-    ),
-    "StddevSamp": _Split(_MOMENTS, _MOMENT, "moments", "stddev_samp"),
-    "StddevPop": _Split(_MOMENTS, _MOMENT, "moments", "stddev_pop"),
-    "VarianceSamp": _Split(_MOMENTS, _MOMENT, "moments", "var_samp"),
-    "VariancePop": _Split(_MOMENTS, _MOMENT, "moments", "var_pop"),
-    "CollectList": _Split(_ITSELF, _LIST, "concat", "list"),
-    "CollectSet": _Split(_ITSELF, _LIST, "distinct", "list"),
-    "First": _Split(
-        {"_time": "min({t})", "": "min_by({x}, {t})"},
-        {"_time": "{t}", "": "{x}"},
-        "earliest",
-        "second",
-        needs_time=True,
-    ),
-    "Last": _Split(
-        {"_time": "max({t})", "": "max_by({x}, {t})"},
-        {"_time": "{t}", "": "{x}"},
-        "latest",
-        "second",
-        needs_time=True,
-    ),
-}
-
-
-def _type(frame: DataFrame, column: Column) -> Type:
-    found = frame.groupBy().agg(column.alias("x"))
-    return type_of(found.schema["x"].dataType)
-
-
-def _function(frame: DataFrame, name: str, column: Column, uid: str) -> tuple[str, str]:
-    """Return the name of the aggregate function and the SQL text of its argument."""
-    analyzed = frame.groupBy().agg(column.alias("x"))._jdf.queryExecution().analyzed()
-    expression = analyzed.aggregateExpressions().head().child()
-    kind = expression.getClass().getSimpleName()
-    if kind == "AggregateExpression":
-        function = expression.aggregateFunction()
-        found = function.getClass().getSimpleName()
-        plain = not expression.isDistinct() and expression.filter().isEmpty()
-        is_single = found != "Count" or function.children().size() == 1
-        if plain and is_single and found in _SPLITS:
-            return found, function.children().head().sql()
-    raise InvalidFlowError(
-        f"aggregate {name!r} of operator {uid!r}",
-        expected=f"one of {_SUPPORTED} of an expression",
-        found=str(column),
-        hint="compute around the aggregate with with_column afterwards,"
-        " or write a Process",
+def _partial_aggregate(
+    name: str, split: Split, types: Mapping[str, Type]
+) -> PartialAggregate:
+    if isinstance(split.merge, PythonAggregate):
+        types = {name: split.merge.kept}
+    merges = tuple(
+        Merge(columns={n: types[n] for n in names}, how=merge)
+        for merge, names in split.merges(name)
     )
+    return PartialAggregate(type=split.output, merges=merges, result=split.result)
+
+
+@contextmanager
+def _explained(name: str, uid: str) -> Iterator[None]:
+    """Say which aggregate Spark does not accept."""
+    try:
+        yield
+    except (AnalysisException, ParseException) as error:
+        raise InvalidFlowError(
+            f"aggregate {name!r} of operator {uid!r}",
+            expected="an expression that Spark accepts",
+            found=str(error).strip().split(";\n")[0].splitlines()[0],
+        ) from error
+
+
+def _types(frame: DataFrame, parts: Mapping[str, Any]) -> dict[str, Type]:
+    """Return the types of all partial columns, at once: Spark takes its time."""
+    columns = [as_column(text).alias(name) for name, text in parts.items()]
+    fields = frame.groupBy().agg(*columns).schema.fields
+    return {f.name: type_of(f.dataType) for f in fields}

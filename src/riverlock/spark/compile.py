@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from riverlock.coordinator.plan import OperatorPlan
 from riverlock.core.errors import InvalidFlowError, StateSchemaError
 from riverlock.core.types import Field, Schema, Type, schema_of
+from riverlock.flow.aggregator import Aggregator
 from riverlock.flow.contents import Aggregates
 from riverlock.flow.graph import (
     EventTime,
@@ -388,6 +389,13 @@ class _Compiler:
             _source(n.process if isinstance(n, Keyed) else n.function)
             for n in self._nodes
             if isinstance(n, Keyed | RowWise)
+        ]
+        sources += [
+            _source(each)
+            for n in self._nodes
+            if isinstance(n, Keyed)
+            for each in n.aggregates.values()
+            if isinstance(each, Aggregator)
         ]
         text = json.dumps([self._flow.describe(), sources], default=str)
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
