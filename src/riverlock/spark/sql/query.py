@@ -319,7 +319,7 @@ def _about(node: Node) -> About:
                 time=_common({a.time for a in every}),
                 window=_common({a.window for a in every}),
             )
-        case Output(input=Keyed(process=None, window=None)):
+        case Output(input=Keyed(process=None, windows=None)):
             return About(is_updating=True)
         case _:
             return About(time=_common({t.column for t in event_times_of(node)}))
