@@ -43,8 +43,14 @@ _FORMATS = {
     "odd": "json",
     "ledger": "parquet",
     "slides": "parquet",
+    "joins": "parquet",
 }
-SINKS = tuple(_FORMATS)
+SINKS = tuple(name for name in _FORMATS if name != "joins")
+
+
+def sinks_of(options: Options) -> tuple[str, ...]:
+    """Return the sinks of a run."""
+    return (*SINKS, "joins") if options.join else SINKS
 
 
 @dataclass(frozen=True)
@@ -90,18 +96,22 @@ class Reference:
     balances: Counter[int] = field(default_factory=Counter)
     postings: Counter[int] = field(default_factory=Counter)
     panes: Counter[tuple[str, int]] = field(default_factory=Counter)
+    # Rows that wait for the next one of their key, and until when.
+    alone: dict[tuple[str, int], int] = field(default_factory=dict)
     watermark_us: int | None = None
     used_us: int | None = None
 
     def epoch(self, number: int, start: int, end: int) -> dict[str, Counter[Any]]:
         """Return the rows that each sink gets in an epoch."""
-        found: dict[str, Counter[Any]] = {name: Counter() for name in SINKS}
+        found: dict[str, Counter[Any]] = {n: Counter() for n in sinks_of(self.options)}
         before = self.used_us
         if start >= self.options.rows:
             self.watermark_us = END_US
         self.used_us = self.watermark_us
         self._fire(found["windows"])
         self._slide(before, found["slides"])
+        if self.options.join:
+            self._join(start, end, found["joins"])
         touched = set()
         for each in (row(n, self.options) for n in range(start, end)):
             key = each.key
@@ -122,7 +132,8 @@ class Reference:
             touched |= {each.source, each.target}
             pane = each.at_us // PANE_US * PANE_US + PANE_US
             self.panes[key, pane] += each.value
-            self.watermark_us = each.at_us
+            # Another one of this instant may come.
+            self.watermark_us = each.at_us - 1
         for account in touched:
             cut = account, self.balances[account], self.postings[account]
             found["ledger"][cut] += 1
@@ -135,14 +146,28 @@ class Reference:
         for key, bucket in due:
             windows[key, bucket, self.buckets.pop((key, bucket))] += 1
 
-    def _slide(self, before: int | None, slides: Counter[Any]) -> None:
-        """Windows of two panes are given once the watermark has passed them."""
+    def _join(self, start: int, end: int, joins: Counter[Any]) -> None:
+        """Rows without partner are given when the next one would have come."""
         mark = self.used_us
-        if mark is None:
+        late = [w for w, us in self.alone.items() if mark is not None and us <= mark]
+        for key, seq in late:
+            del self.alone[key, seq]
+            joins[key, seq, None] += 1
+        for each in (row(n, self.options) for n in range(start, end)):
+            before = (each.key, each.seq - 1)
+            if each.value % 2 == 0 and self.alone.pop(before, None) is not None:
+                joins[*before, each.seq] += 1
+            wait = self.options.keys * STEP_US
+            self.alone[each.key, each.seq] = each.at_us + wait
+
+    def _slide(self, before: int | None, slides: Counter[Any]) -> None:
+        """Windows of two panes are given once their last instant is over."""
+        if self.used_us is None:
             return
+        mark = self.used_us + 1
         windows = {(k, e) for k, p in self.panes for e in (p, p + PANE_US)}
         for key, end in windows:
-            if (before is None or before < end) and end <= mark:
+            if (before is None or before + 1 < end) and end <= mark:
                 total = self.panes[key, end] + self.panes[key, end - PANE_US]
                 times = [_instant(us) for us in (end - 2 * PANE_US, end)]
                 slides[key, *times, total] += 1
@@ -210,7 +235,7 @@ def check(
         assert sum(reference.balances.values()) == 0
     if complete:
         assert max(end for _, end in ranges.values()) == options.rows
-    for name in SINKS:
+    for name in sinks_of(options):
         assert set(sink_epochs(out, name)) <= set(ranges), (
             "an undecided epoch is visible"
         )
@@ -334,7 +359,7 @@ def check_nothing_left(options: Options, *, keep: int) -> None:
     """O6: after a sweep without grace, only what manifests refer to is there."""
     catalog = Catalog(LocalStorage(Path(options.store)))
     sweep(catalog, Retention(epochs=keep, grace=timedelta(0)))
-    for name in SINKS:
+    for name in sinks_of(options):
         _open_as_the_next_run(Path(options.out) / name, name)
     reached = {
         file.path
@@ -346,7 +371,10 @@ def check_nothing_left(options: Options, *, keep: int) -> None:
     assert there == reached
     left = [
         str(path)
-        for root in (Path(options.store), *(Path(options.out) / s for s in SINKS))
+        for root in (
+            Path(options.store),
+            *(Path(options.out) / s for s in sinks_of(options)),
+        )
         for folder in (".tmp", "_riverlock/building", "_riverlock/staged")
         for path in (root / folder).rglob("*")
         if path.is_file()

@@ -53,6 +53,7 @@ def run(kills: int, seed: int, root: Path) -> Summary:
         rows=_ENDLESS,
         epoch_rows=150,
         available_now=0,
+        join=1,
         retain=5,
         grace="2 seconds",
     )

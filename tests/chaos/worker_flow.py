@@ -54,6 +54,7 @@ class Options:
     speculation: int = 0
     slow_once: str = ""  # a file: who makes it is slow, once
     pause_ms: int = 0  # how long every task takes at least
+    join: int = 0  # 1: each row is joined with the next one of its key
     working_dir: str = ""
     worker_faults: str = ""  # a plan for Python workers only; the driver has its own
 
@@ -169,7 +170,26 @@ def build(options: Options) -> rl.Flow:
         ("slides", sliding.agg(total="sum(value)", uid="slides"), "parquet"),
     ):
         stream.write(rl.sinks.files(str(out / name), format=kind), uid=f"to-{name}")
+    if options.join:
+        joined = _joined(rows, options)
+        sink = rl.sinks.files(str(out / "joins"), format="parquet")
+        joined.write(sink, uid="to-joins")
     return flow
+
+
+def _joined(rows: Any, options: Options) -> Any:
+    """Join rows with the next one of their key, if its value is even."""
+    following = rows.where("value % 2 = 0").select("key as other", "seq as next")
+    return (
+        rows.select("key", "seq")
+        .key_by("key")
+        .join(
+            following.key_by("other"),
+            within=("1 microsecond", timedelta(microseconds=options.keys * STEP_US)),
+            how="left",
+            uid="joins",
+        )
+    )
 
 
 def run(options: Options, **more: Any) -> Any:

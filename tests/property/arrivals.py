@@ -50,5 +50,5 @@ def drive(h: Harness, rows: list[Row], ends: list[int]) -> None:
     for begin, end in pairwise(ends):
         before = [row[3] for row in rows[:begin]]
         if before:
-            h.watermark = max(before) - timedelta(seconds=DELAY)
+            h.watermark = max(before) - timedelta(seconds=DELAY, microseconds=1)
         h.send(*rows[begin:end])

@@ -152,8 +152,8 @@ def test_event_time_never_goes_back(votes: list[Vote], parent: Manifest) -> None
     tops = [*seen, *([] if old.max_time_us is None else [old.max_time_us])]
     marks = [] if old.watermark_us is None else [old.watermark_us]
     assert new.max_time_us == max(tops, default=None)
-    assert new.watermark_us == max([*marks, *(t - 5 for t in tops)], default=None)
-    assert new.active_us == (1000 if seen else 1)
+    assert new.watermark_us == max([*marks, *(t - 6 for t in tops)], default=None)
+    assert new.active_us == (1000 if votes else 1)
 
 
 @given(votes=all_votes(), parent=st.none() | parents())

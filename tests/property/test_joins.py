@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
@@ -53,7 +52,7 @@ class Arrivals:
 
     @property
     def watermarks(self) -> list[int | None]:
-        """The watermark of each epoch: what both inputs had reached before it."""
+        """What is not over in each epoch, by what both inputs had reached before."""
         found: list[int | None] = []
         for epoch in range(len(self.lefts)):
             sides = [
@@ -66,7 +65,7 @@ class Arrivals:
 
     @property
     def late_at(self) -> list[int | None]:
-        """Up to which time records of each epoch are late."""
+        """Before which time records of each epoch are late."""
         reached = self.watermarks
         return [None, *reached[:-1]] if self.follows_keyed else reached
 
@@ -76,7 +75,7 @@ class Arrivals:
             event
             for part, reached in zip(side, self.late_at, strict=True)
             for event in part
-            if event[1] is not None and (reached is None or event[1] > reached)
+            if event[1] is not None and (reached is None or event[1] >= reached)
         ]
 
     def late(self, side: list[list[Event]]) -> Counter[int]:
@@ -86,9 +85,9 @@ class Arrivals:
 
 @st.composite
 def arrivals(draw: st.DrawFn, *, jitter: int | None = None) -> Arrivals:
-    """Inputs in order of time, shaken; without ``jitter`` so that nothing is late."""
+    """Inputs in order of time, shaken; without ``jitter`` by the delay at most."""
     delay = draw(st.integers(1, 8))
-    shake = st.integers(0, jitter if jitter is not None else delay - 1)
+    shake = st.integers(0, jitter if jitter is not None else delay)
     epochs = draw(st.integers(1, 6))
     times = st.integers(-3, 30)
     keys = st.sampled_from(["a", "b", None] if jitter is not None else ["a", "b"])
@@ -123,7 +122,7 @@ def run(process: Join, case: Arrivals) -> Any:
         case.lefts, case.rights, case.watermarks, strict=True
     ):
         if reached is not None:
-            h.watermark = instant(reached)
+            h.watermark = instant(reached) - timedelta(microseconds=1)
         with h.epoch():
             h.send(*map(left_row, lefts))
             h.send_right(*map(right_row, rights))
@@ -159,8 +158,8 @@ def summary(rows: list[Row]) -> Counter[Any]:
 
 
 def late(h: Any, side: str) -> Counter[int]:
-    column = "l" if side == "left" else "r"
-    return Counter(json.loads(r)[column] for s, _, r in h.side("late") if s == side)
+    mine = [(x, y) for s, _, x, y in h.side("late") if s == side]
+    return Counter(x.l if side == "left" else y.r for x, y in mine)
 
 
 def nested_loop(
@@ -210,13 +209,14 @@ def test_interval_join_equals_a_nested_loop_over_what_came_in_time(
     assert summary(h.output) == nested_loop(lefts, rights, bounds, how)
     assert late(h, "left") == case.late(case.lefts)
     assert late(h, "right") == case.late(case.rights)
+    assert h.late_rows == len(h.side("late"))
     for name in ("left_rows", "left_times", "right_rows", "right_times"):
         assert all(h.state(name, key=k) == {} for k in ("a", "b", None))
     assert h.timers("a") == h.timers("b") == []
 
 
 @given(how=st.sampled_from(HOWS), case=arrivals(), bounds=BOUNDS)
-def test_interval_join_loses_nothing_that_is_shaken_by_less_than_the_delay(
+def test_interval_join_loses_nothing_that_is_shaken_by_the_delay_at_most(
     how: str, case: Arrivals, bounds: tuple[int, int]
 ) -> None:
     h = run(interval_join(how, bounds), case)
@@ -228,7 +228,7 @@ def test_interval_join_loses_nothing_that_is_shaken_by_less_than_the_delay(
     assert h.side("late") == []
 
 
-def newest(left: Event, rights: list[Event]) -> int | None:
+def newest(left: Event, rights: list[Event], valid: int) -> int | None:
     """The number of the right record that held at a left record's time."""
     key, at, _ = left
     held = [
@@ -236,24 +236,29 @@ def newest(left: Event, rights: list[Event]) -> int | None:
         for place, (k, t, n) in enumerate(rights)
         if key is not None and k == key and t <= at  # type: ignore[operator]
     ]
-    return max(held)[2] if held else None
+    since, _, number = max(held, default=(None, 0, None))
+    return number if since is not None and at - since < valid else None  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("how", LatestJoin.kinds)
-@given(case=arrivals(jitter=20))
+@given(case=arrivals(jitter=20), valid=st.none() | st.integers(1, 9))
 def test_latest_join_equals_a_search_over_what_came_in_time(
-    how: str, case: Arrivals
+    how: str, case: Arrivals, valid: int | None
 ) -> None:
-    h = run(LatestJoin(how, ("name",)), case)
+    valid_for = None if valid is None else timedelta(seconds=valid)
+    h = run(LatestJoin(how, ("name",), valid_for), case)
 
     lefts, rights = case.in_time(case.lefts), case.in_time(case.rights)
-    found = [(x[0], x[2], newest(x, rights)) for x in lefts]
+    found = [(x[0], x[2], newest(x, rights, valid or 1_000)) for x in lefts]
     expected = [r for r in found if how == "left" or r[2] is not None]
     assert summary(h.output) == Counter(expected)
     assert late(h, "left") == case.late(case.lefts)
     assert late(h, "right") == case.late(case.rights)
+    assert h.late_rows == len(h.side("late"))
     for name in ("coming", "waiting"):  # only the newest version stays
         assert all(h.state(name, key=k) == {} for k in ("a", "b", None))
+    assert valid is None or h.keys() == []
+    assert h.timers("a") == h.timers("b") == []
 
 
 @pytest.mark.parametrize("how", Lookup.kinds)

@@ -70,7 +70,8 @@ class Model:
         return range(first, t + w.size_us + 1, w.slide_us)
 
     def epoch(self, records: list[Record], watermark: int | None) -> Counter[Any]:
-        reached = -(1 << 60) if watermark is None else watermark
+        # A window is over when its last instant is.
+        reached = -(1 << 60) if watermark is None else watermark + 1
         touched = set()
         for k, t, v in records:
             ends = list(self.ends(t))
@@ -105,7 +106,7 @@ def run(
             h.send(*rows(records))
         found.append((shown(h.output[before:]), model.epoch(records, watermark)))
         if records:
-            newest = max(t for _, t, _ in records) - DELAY
+            newest = max(t for _, t, _ in records) - DELAY - 1
             watermark = newest if watermark is None else max(newest, watermark)
     return found
 

@@ -200,7 +200,8 @@ class Model:
     def epoch(
         self, records: list[Record], watermark: int | None
     ) -> tuple[Counter[Any], Counter[Any]]:
-        reached = -(1 << 60) if watermark is None else watermark
+        # A window is over when its last instant is.
+        reached = -(1 << 60) if watermark is None else watermark + 1
         # Rows of a keyed operator come before the watermark that made them.
         limit = self.previous if self.follows else reached
         touched = set()
@@ -246,10 +247,12 @@ def test_windows_are_those_of_the_model(
             break
         due = [e for k, t, _ in model.records for e in model.ends(t)]
         reached = model.previous
-        assert engine.head == min((e for e in due if e > reached), default=None)
+        assert engine.head == min((e - 1 for e in due if e > reached), default=None)
         times = [t for _, t, _ in records if t is not None]
         if times:
-            watermark = max([max(times) - DELAY, *([watermark] if watermark else [])])
+            watermark = max(
+                [max(times) - DELAY - 1, *([watermark] if watermark else [])]
+            )
     assert engine.late == model.late
 
 
@@ -273,14 +276,14 @@ def test_splits_and_order_within_the_delay_make_no_difference(
             at += size
             found += engine.epoch(part, watermark)[0]
             newest = max([newest, *(t for _, t, _ in part if t is not None)])
-            watermark = newest - DELAY
+            watermark = newest - DELAY - 1
         found += engine.epoch([], END_US)[0]
         assert engine.late == 0
         assert list(engine.store.scan(b"")) == []
         return found
 
     in_order = sorted(records, key=lambda r: r[1] or 0)
-    shuffled = sorted(records, key=lambda r: (r[1] or 0) + chance.randrange(DELAY))
+    shuffled = sorted(records, key=lambda r: (r[1] or 0) + chance.randint(0, DELAY))
     sizes = [chance.randrange(1, 6) for _ in records]
 
     assert result(shuffled, sizes) == result(in_order, [])

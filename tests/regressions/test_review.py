@@ -13,7 +13,8 @@ import pytest
 
 import riverlock as rl
 from riverlock.runtime.columns import SEQ, TIME
-from riverlock.runtime.task import Staging, Targets, _max_times
+from riverlock.runtime.event_times import greatest_times
+from riverlock.runtime.task import Staging, Targets
 from riverlock.sinks.stager import StagePoint
 from riverlock.sinks.stagers import TableStager
 from riverlock.storage import LocalStorage
@@ -43,9 +44,9 @@ def test_a_file_that_vanishes_while_the_folder_is_listed_is_not_there(
 def test_times_of_a_later_stage_do_not_move_the_watermark_of_another_input() -> None:
     # Rows of an earlier stage carry no number of their declaration; "b" made them.
     table = pa.table({TIME: [5_000_000]})
-    program: Any = SimpleNamespace(event_times=("a", "b"))
+    program: Any = SimpleNamespace(event_times=("a", "b"), time_column=TIME)
 
-    assert _max_times(table, program).get("a") is None
+    assert greatest_times(table, program).get("a") is None
 
 
 def test_an_output_and_a_sink_of_the_same_name_do_not_share_a_file(
@@ -205,7 +206,7 @@ def test_landed_rows_keep_the_order_of_their_segments(
     reader = LandingReader(spark, source, "in", storage, takes_all=False)
     node = Read(uid="in", source=source)
     span = InputRange(start={"segment": 0}, end={"segment": 2})
-    frame = Frames(spark, {"in": reader}, {"in": span}, (), {}).frame(node)
+    frame = Frames(spark, {"in": reader}, {"in": span}, {}, {}).frame(node)
 
     first = frame.orderBy(SEQ).first()
     assert first is not None

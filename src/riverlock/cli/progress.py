@@ -29,7 +29,7 @@ def line(status: Status, now: int) -> str:
         f"epoch {status.epoch}",
         f"{text.count(status.rows_per_second)} records/s",
         f"lag {lag(status.lag_rows)}",
-        f"watermark {text.watermark(mark)}",
+        f"watermark {text.watermark(mark)}{text.holding(status.inputs, now)}",
         f"state {text.count(status.state_entries)} entries"
         f" {text.size(status.state_bytes)}",
         f"snapshot {text.age(status.updated_us, now)}",

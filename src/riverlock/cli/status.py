@@ -75,6 +75,7 @@ def _show(catalog: Catalog, *, as_json: bool) -> None:
 
 def collect(catalog: Catalog) -> dict[str, Any]:
     """Return all that the store tells of a flow now."""
+    from riverlock.snapshot.input_times import input_times
     from riverlock.snapshot.owner import life_of
     from riverlock.snapshot.status import status_of
 
@@ -100,6 +101,14 @@ def collect(catalog: Catalog) -> dict[str, Any]:
     if newest is not None:
         known = status_of(newest, updated_us=newest.decided_us, state="")
         facts |= _figures(newest, known, live)
+        # Inputs of a flow that does not run are not idle: nobody reads them.
+        is_read = life is not None and life.is_alive and not life.has_ended
+        at = now if is_read else newest.decided_us
+        since = newest.decided_us if run is None else run.started_us
+        facts["inputs"] = [
+            {name: getattr(each, name) for name in each.__struct_fields__}
+            for each in input_times(newest, now_us=at, since_us=since)
+        ]
         facts["snapshot_age_seconds"] = max(0, now - newest.decided_us) / 1e6
         facts["operators"] = _operators(newest)
         facts["sinks"] = _sinks(newest)
@@ -252,6 +261,22 @@ def _print_tables(found: dict[str, Any], now: int) -> None:
             for s in found["sources"]
         ],
     )
+    if found["inputs"]:
+        from riverlock.snapshot.input_times import InputTime
+
+        click.echo()
+        text.table(
+            ("event time", "watermark", "last record", ""),
+            [
+                (
+                    i["uid"],
+                    text.watermark(i["watermark_us"]),
+                    text.age(i["active_us"], now),
+                    text.standing(InputTime(**i), now),
+                )
+                for i in found["inputs"]
+            ],
+        )
     if found["operators"]:
         click.echo()
         text.table(

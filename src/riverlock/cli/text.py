@@ -12,9 +12,11 @@ import msgspec
 from riverlock.core.times import END_US, to_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rich.console import Console
+
+    from riverlock.snapshot.input_times import InputTime
 
 __all__ = [
     "age",
@@ -22,12 +24,15 @@ __all__ = [
     "count",
     "duration",
     "facts",
+    "holding",
     "instant",
     "now_us",
     "print_json",
     "size",
+    "standing",
     "table",
     "value",
+    "watermark",
 ]
 
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"))
@@ -86,6 +91,28 @@ def watermark(us: int | None, now_us: int | None = None) -> str:
     if us == END_US:
         return "at the end of the input"
     return instant(us) if now_us is None else f"{instant(us)} ({age(us, now_us)})"
+
+
+def holding(inputs: Iterable[InputTime], now_us: int) -> str:
+    """Return which inputs are idle, and which hold the watermark back."""
+    found = [each for each in inputs if standing(each, now_us)]
+    said = [f"{each.uid} {standing(each, now_us)}" for each in found]
+    return f" ({', '.join(said)})" if said else ""
+
+
+def standing(each: InputTime, now_us: int) -> str:
+    """Return how an input stands to the others."""
+    said = []
+    if each.idle_since_us is not None:
+        said.append(f"idle for {duration(max(0, now_us - each.idle_since_us) / 1e6)}")
+    if each.holds_back:
+        said.append("holds time back")
+    if each.slowest_partition is not None:
+        said.append(f"slowest partition {each.slowest_partition!r}")
+    if each.idle_partitions:
+        idle = len(each.idle_partitions)
+        said.append(f"{idle} of {each.partitions} partitions idle")
+    return ", ".join(said)
 
 
 def instant(at_us: int | None) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from riverlock.coordinator.epoch import SealedEpoch, epoch_after
-from riverlock.coordinator.watermarks import operator_watermark
+from riverlock.coordinator.watermarks import advanced, operator_watermark
 from riverlock.snapshot.records import (
     FORMAT,
     InputRange,
@@ -97,15 +97,13 @@ def _watermarks(
     marks = {} if parent is None else dict(parent.watermarks)
     for name, delay_us in plan.event_times.items():
         old = marks.get(name, Watermark())
-        used = pending.planned.watermarks.get(name, old)
-        seen = _greatest(v.max_times.get(name) for v in votes)
-        top = _greatest((old.max_time_us, used.max_time_us, seen))
-        reached = None if top is None else top - delay_us
-        marks[name] = Watermark(
-            max_time_us=top,
-            # Never back, also behind what this epoch's timers have already seen.
-            watermark_us=_greatest((old.watermark_us, used.watermark_us, reached)),
-            active_us=old.active_us if seen is None else pending.planned.now_us,
+        marks[name] = advanced(
+            old,
+            pending.planned.watermarks.get(name, old),
+            [v.max_times[name] for v in votes if name in v.max_times],
+            [v.partition_times[name] for v in votes if name in v.partition_times],
+            delay_us=delay_us,
+            now_us=pending.planned.now_us,
         )
     return marks
 
@@ -199,10 +197,6 @@ def _metrics(votes: tuple[Vote, ...]) -> dict[str, float]:
         for name, value in vote.metrics.items():
             total[name] = total.get(name, 0) + value
     return total
-
-
-def _greatest(values: Iterable[int | None]) -> int | None:
-    return max((v for v in values if v is not None), default=None)
 
 
 def _least(values: Iterable[int | None]) -> int | None:

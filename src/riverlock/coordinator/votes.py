@@ -46,7 +46,9 @@ class Vote:
         outputs: Tokens for each sink, in the sink's own JSON.
         output_rows: Rows behind the tokens of each sink.
         staged: Tokens for later stages of the same epoch; not part of the manifest.
-        max_times: Greatest event time seen, by ``event_time`` declaration.
+        max_times: Greatest event time seen, by ``event_time`` declaration that had
+            rows; None: none of them moves the watermark.
+        partition_times: The same by partition, of declarations that have any.
         rows: Rows read.
         metrics: Figures to be added up over the stage.
     """
@@ -58,6 +60,9 @@ class Vote:
     output_rows: Mapping[str, int] = field(default_factory=dict)
     staged: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     max_times: Mapping[str, int | None] = field(default_factory=dict)
+    partition_times: Mapping[str, Mapping[str, int | None]] = field(
+        default_factory=dict
+    )
     rows: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
 
@@ -94,6 +99,7 @@ def _fault_of(
     for what, names, known in (
         ("sinks", vote.outputs, plan.sinks),
         ("event times", vote.max_times, plan.event_times),
+        ("event times", vote.partition_times, plan.event_times),
     ):
         if not set(names) <= set(known):
             return f"expected {what} among {sorted(known)}, found {sorted(names)}"

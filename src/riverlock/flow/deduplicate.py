@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect
 from typing import TYPE_CHECKING, Any
 
-from riverlock.flow.operators import BuiltIn, bind
+from riverlock.flow.operators import LATE, BuiltIn, bind
 from riverlock.flow.process import SideOutput
 from riverlock.state.spec import StateSpec, Value
 
@@ -29,7 +29,7 @@ class Deduplicate(BuiltIn):
     forgetting changes no result, and where epochs end does not either.
     """
 
-    sides = ("late",)
+    sides = (LATE,)
     kept: Any
 
     def __init__(self, within: timedelta, timing: Timing) -> None:
@@ -41,20 +41,23 @@ class Deduplicate(BuiltIn):
         """Declare the kept times, in order."""
         attributes: dict[str, StateSpec | SideOutput] = {
             "kept": Value("array<timestamp>", default=[]),
-            "late": SideOutput(columns),
+            LATE: SideOutput(columns),
         }
         return bind(self, columns, attributes)
 
     def on_event(self, record: Any, ctx: Any) -> list[Any] | None:
-        """Keep the record, drop it, or say that it is too late to tell."""
+        """Keep the record, drop it, or say that nobody can tell (any more)."""
         at = self._timing.instant(ctx)
+        if at is None:
+            ctx.emit(LATE, tuple(record))
+            return None
         place = bisect(self.kept, at)
         neighbours = self.kept[max(place - 1, 0) : place + 1]
         if any(abs(at - kept) < self._within for kept in neighbours):
             return None
         if self._timing.is_late(at, ctx):
             # One that was kept may be forgotten already.
-            ctx.emit("late", tuple(record))
+            ctx.emit(LATE, tuple(record))
             return None
         self.kept.insert(place, at)
         self._timing.set_timer(at + self._within, ctx)

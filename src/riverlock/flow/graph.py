@@ -54,6 +54,10 @@ class EventTime:
     column: str | None
     delay_us: int
     idle_us: int | None = None
+    # What of a row moves the watermark, if not its time: SQL text or a Column.
+    watermark: Any = None
+    # The column that tells partitions of the input apart.
+    per: str | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

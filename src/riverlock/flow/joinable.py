@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.flow.connect import ConnectedStreams
+from riverlock.flow.gathering import Gathering
 from riverlock.flow.graph import Keyed, event_times_of
 from riverlock.flow.interval_join import IntervalJoin
 from riverlock.flow.joins import EventTimeJoin, Join, LatestJoin, Lookup
+from riverlock.flow.timing import positive_duration
+from riverlock.flow.windowed_join import WindowedJoin
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from riverlock.core.types import Schema
     from riverlock.flow.stream import Stream
+    from riverlock.flow.windows import TimeWindows
 
 __all__ = ["Joinable"]
 
@@ -40,29 +44,52 @@ class Joinable:
         self,
         other: Joinable,
         *,
-        within: tuple[str | timedelta, str | timedelta],
+        within: tuple[str | timedelta, str | timedelta] | None = None,
+        window: TimeWindows | None = None,
         how: str = "inner",
         uid: str | None = None,
     ) -> Stream:
         """Join records of equal keys whose event times are close to each other.
 
-        Pairs are given as soon as both records are there. Rows without partner
-        (``left``, ``right``, ``full``, ``anti``) are given when the watermark says that
-        none can come any more, and state is forgotten then. Records without event time,
-        or at or before the watermark, go to ``.late``.
+        With ``within``, pairs are given as soon as both records are there. Rows without
+        partner (``left``, ``right``, ``full``, ``anti``) are given when the watermark
+        says that none can come any more, and state is forgotten then. Records without
+        event time, or at or before the watermark, go to ``.late``.
+
+        With ``window``, partners are records in the same window. All rows of a window
+        are given when it is over, with its ``window_start`` and ``window_end``; a pair
+        that shares several windows is in each. Records without event time, or all of
+        whose windows are over, go to ``.late``.
 
         Args:
             other: The right side, keyed by the same types.
             within: Bounds of the right record's time minus the left one's, such as
                 ``("-5 minutes", "10 minutes")``; both included.
+            window: Instead: ``rl.tumbling("1 hour")`` or ``rl.sliding(...)``.
             how: ``inner``, ``left``, ``right``, ``full``, ``semi`` or ``anti``.
             uid: Stable name of its state; keep it when the code changes.
         """
-        process = IntervalJoin(how, _checked(other).keys, within)
-        return self._joined("join", other, process, uid)
+        keys = _checked(other).keys
+        if (within is None) == (window is None):
+            raise InvalidFlowError(
+                "join",
+                expected="either within=(lower, upper) or window=rl.tumbling(...)",
+                found="none" if within is None else "both",
+            )
+        process: Join
+        if within is not None:
+            process = IntervalJoin(how, keys, within)
+        else:
+            process = WindowedJoin(how, keys, window)
+        return self._joined("join", other, process, uid, window)
 
     def join_latest(
-        self, other: Joinable, *, how: str = "inner", uid: str | None = None
+        self,
+        other: Joinable,
+        *,
+        how: str = "inner",
+        valid_for: str | timedelta | None = None,
+        uid: str | None = None,
     ) -> Stream:
         """Join each record with the one of ``other`` that held at its event time.
 
@@ -75,13 +102,21 @@ class Joinable:
         Args:
             other: The right side, keyed by the same types.
             how: ``inner`` or ``left``.
+            valid_for: How long, in event time, a record of ``other`` holds if none
+                takes its place; it is forgotten then. By default it is kept for ever.
             uid: Stable name of its state; keep it when the code changes.
         """
-        process = LatestJoin(how, _checked(other).keys)
+        valid = None if valid_for is None else positive_duration("valid_for", valid_for)
+        process = LatestJoin(how, _checked(other).keys, valid)
         return self._joined("join_latest", other, process, uid)
 
     def lookup(
-        self, other: Joinable, *, how: str = "inner", uid: str | None = None
+        self,
+        other: Joinable,
+        *,
+        how: str = "inner",
+        ttl: str | timedelta | None = None,
+        uid: str | None = None,
     ) -> Stream:
         """Join each record at once with the newest record of ``other`` for its key.
 
@@ -91,13 +126,21 @@ class Joinable:
         Args:
             other: The right side, keyed by the same types.
             how: ``inner`` or ``left``.
+            ttl: Forget a record of ``other`` so long after it came, by the clock. By
+                default the newest of each key is kept for ever.
             uid: Stable name of its state; keep it when the code changes.
         """
-        process = Lookup(how, _checked(other).keys)
+        kept = None if ttl is None else positive_duration("ttl of lookup", ttl)
+        process = Lookup(how, _checked(other).keys, kept)
         return self._joined("lookup", other, process, uid)
 
     def _joined(
-        self, kind: str, other: Joinable, process: Join, uid: str | None
+        self,
+        kind: str,
+        other: Joinable,
+        process: Join,
+        uid: str | None,
+        window: TimeWindows | None = None,
     ) -> Stream:
         connected = self.connect(other).node
         if isinstance(process, EventTimeJoin):
@@ -116,6 +159,7 @@ class Joinable:
             keys=self.keys,
             process=process,
             on_error=flow.on_error,
+            windows=None if window is None else Gathering(window=window),
         )
         return self._keyed(node, None)
 

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.core.times import from_micros
-from riverlock.core.types import Schema, Type
+from riverlock.core.times import duration_us, from_micros
+from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.connect import LEFT_ROW, RIGHT_ROW, TwoInputProcess
-from riverlock.flow.operators import BuiltIn, bind
+from riverlock.flow.operators import LATE, BuiltIn, bind
 from riverlock.flow.process import Process, SideOutput
 from riverlock.state.spec import Map, StateSpec, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import timedelta
 
 __all__ = ["EventTimeJoin", "Join", "LatestJoin", "Lookup"]
 
@@ -51,7 +52,15 @@ class Join(BuiltIn, TwoInputProcess):
         self._rest = [right.names.index(f.name) for f in rest]
         self._blank = (None,) * len(left.names)
         output = left if self._gives_left_only else _side_by_side(left, rest)
-        return bind(self, output, self._states(left, right))
+        attributes: dict[str, StateSpec | SideOutput] = {
+            **self._states(left, right),
+            **self._side_outputs(left, right),
+        }
+        return bind(self, self._output(output), attributes)
+
+    def _output(self, joined: Schema) -> Schema:
+        """Return the columns of a row, given those of the records in it."""
+        return joined
 
     @property
     def _gives_left_only(self) -> bool:
@@ -59,6 +68,9 @@ class Join(BuiltIn, TwoInputProcess):
 
     def _states(self, left: Schema, right: Schema) -> dict[str, StateSpec]:
         raise AssertionError
+
+    def _side_outputs(self, left: Schema, right: Schema) -> dict[str, SideOutput]:
+        return {}
 
     def _pair(self, left: Row, right: Row | None) -> Row:
         """Return the row of a left record and its partner, if it has one."""
@@ -112,8 +124,15 @@ class Lookup(Join):
 
     latest: Any
 
+    def __init__(
+        self, how: str, right_keys: tuple[str, ...], ttl: timedelta | None = None
+    ) -> None:
+        """Take for how long a right record is kept, by the clock."""
+        super().__init__(how, right_keys)
+        self._ttl = ttl
+
     def _states(self, left: Schema, right: Schema) -> dict[str, StateSpec]:
-        return {"latest": Value(struct_of(right))}
+        return {"latest": Value(struct_of(right), ttl=self._ttl)}
 
     def on_right(self, record: Any, ctx: Any) -> None:
         """Keep the record instead of the one before."""
@@ -131,22 +150,35 @@ class Lookup(Join):
 class EventTimeJoin(Join):
     """A join by event time: exact for what comes in time, and says what did not."""
 
-    sides = ("late",)
-    late = SideOutput("side string, at timestamp, record string")
+    sides = (LATE,)
+
+    def _side_outputs(self, left: Schema, right: Schema) -> dict[str, SideOutput]:
+        """Declare late records of both sides: a column each, and null in the other."""
+        columns = (
+            Field("side", Type("string")),
+            Field("at", Type("timestamp")),
+            Field("left", struct_of(left)),
+            Field("right", struct_of(right)),
+        )
+        return {LATE: SideOutput(Schema(columns))}
 
     def _time(self, side: str, record: Any, ctx: Any) -> int | None:
         """Return the time of a record; None if it goes to ``late``.
 
-        What is at or before the watermark may have partners that are gone, and
-        whoever waited for it waits no more.
+        What is over may have partners that are gone, and whoever waited for it waits
+        no more.
         """
         at: int | None = ctx._time_us
         reached = ctx._watermark_us
-        if at is not None and (reached is None or at > reached):
+        if at is not None and not self._is_late(at, reached):
             return at
-        text = msgspec.json.encode(record.as_dict()).decode()
-        ctx.emit(self.late, (side, ctx.time, text))
+        row, is_left = tuple(record), side == "left"
+        sides = (row, None) if is_left else (None, row)
+        ctx.emit(LATE, (side, ctx.time, *sides))
         return None
+
+    def _is_late(self, at: int, reached: int | None) -> bool:
+        return reached is not None and at <= reached
 
 
 class LatestJoin(EventTimeJoin):
@@ -158,12 +190,22 @@ class LatestJoin(EventTimeJoin):
     """
 
     current: Any  # what holds at the watermark
+    since: Any  # from when on, if it does not hold for ever
     coming: Any  # time -> what holds from then on
     waiting: Any  # time -> left records
 
+    def __init__(
+        self, how: str, right_keys: tuple[str, ...], valid_for: timedelta | None = None
+    ) -> None:
+        """Take for how long a right record holds, if no other one takes its place."""
+        super().__init__(how, right_keys)
+        self._valid_us = None if valid_for is None else duration_us(valid_for)
+
     def _states(self, left: Schema, right: Schema) -> dict[str, StateSpec]:
         several = Type("array", element=struct_of(left))
+        since = {} if self._valid_us is None else {"since": Value("bigint")}
         return {
+            **since,
             "current": Value(struct_of(right)),
             "coming": Map("bigint", struct_of(right)),
             "waiting": Map("bigint", several),
@@ -186,8 +228,25 @@ class LatestJoin(EventTimeJoin):
     def on_timer(self, at: Any, ctx: Any) -> None:
         """Let a right record take effect, then give the left ones of this time."""
         now = ctx._time_us
+        if self._valid_us is not None:
+            self._expire(now, self._valid_us, ctx)
         self.current = self.coming.pop(now, self.current)
         found = None if self.current is None else values_of(self.current)
         for row in self.waiting.pop(now, ()):
             if found is not None or self._how == "left":
                 ctx._give(self._pair(values_of(row), found), now)
+
+    def _expire(self, now: int, valid_us: int, ctx: Any) -> None:
+        """Let what held go when its time is over, or another one takes its place."""
+        is_replaced = now in self.coming
+        end = None if self.since is None else self.since + valid_us
+        if end is not None and now >= end:
+            self.current = self.since = None
+        elif end is not None and is_replaced and not self._is_awaited(end):
+            ctx.delete_timer(from_micros(end))
+        if is_replaced:
+            self.since = now
+            ctx.set_timer(from_micros(now + valid_us))
+
+    def _is_awaited(self, at: int) -> bool:
+        return at in self.coming or at in self.waiting

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +9,7 @@ import msgspec
 from riverlock.core.record import record_maker
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.automaton import Partial, advanced, expired
-from riverlock.flow.operators import BuiltIn, bind
+from riverlock.flow.operators import LATE, BuiltIn, bind
 from riverlock.flow.process import SideOutput
 from riverlock.state.spec import Map, StateSpec, Value
 
@@ -24,21 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Match"]
 
-# The shortest time there is. A timer for an instant fires when the watermark is there,
-# and records at the watermark are not late yet; a moment later they are all known.
-_MOMENT = timedelta(microseconds=1)
-
 
 class Match(BuiltIn):
     """Looks for a pattern.
 
-    In event time, records wait until the watermark is past them, each instant with a
+    In event time, records wait until the watermark reaches them, each instant with a
     timer of its own. Timers fire in the order of time, those of deadlines among them:
     at each, everything that happened before it is known and has been looked at. So
     neither the order of arrival nor the ends of epochs matter.
     """
 
-    sides = ("late",)
+    sides = (LATE,)
     waiting: Any
     partials: Any
 
@@ -62,7 +57,7 @@ class Match(BuiltIn):
         attributes: dict[str, StateSpec | SideOutput] = {
             "waiting": Map("timestamp", Type("array", element=record)),
             "partials": Value(Type("array", element=_partial_type(record)), default=[]),
-            "late": SideOutput(columns),
+            LATE: SideOutput(columns),
         }
         return bind(self, self._output, attributes)
 
@@ -73,29 +68,28 @@ class Match(BuiltIn):
     def on_event(self, record: Any, ctx: Any) -> list[Any] | None:
         """Let the record wait for its time; without event time, that is now."""
         at = self._timing.instant(ctx)
+        if at is None or self._timing.is_late(at, ctx):
+            ctx.emit(LATE, tuple(record))
+            return None
         if not self._timing.has_event_time:
             left, complete = self._advanced(self._loaded(), [record], at, ctx)
             self._keep(left)
             return self._rows(complete)
-        if self._timing.is_late(at, ctx):
-            ctx.emit("late", tuple(record))
-        else:
-            self.waiting.setdefault(at, []).append(tuple(record))
-            ctx.set_timer(at + _MOMENT)
+        self.waiting.setdefault(at, []).append(tuple(record))
+        ctx.set_timer(at)
         return None
 
     def on_timer(self, at: datetime, ctx: Any) -> list[Any]:
-        """Look at what happened right before, then at deadlines that are reached."""
-        happened = at - _MOMENT
-        events = [self._restored(each) for each in self.waiting.pop(happened, ())]
-        left, complete = self._advanced(self._loaded(), events, happened, ctx)
-        left, ended = expired(self._pattern, left, at)
+        """Look at deadlines that are reached, then at what happened then."""
+        left, ended = expired(self._pattern, self._loaded(), at)
+        events = [self._restored(each) for each in self.waiting.pop(at, ())]
+        left, complete = self._advanced(left, events, at, ctx)
         self._keep(left)
-        return self._rows([*complete, *ended])
+        return self._rows([*ended, *complete])
 
     def _skip(self, at: datetime) -> None:
         """Forget what a timer was for: handling it raised, and it is gone."""
-        self.waiting.pop(at - _MOMENT, None)
+        self.waiting.pop(at, None)
         self._keep([p for p in self._loaded() if p.deadline > at])
 
     def _advanced(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 __all__ = [
+    "LATE",
     "Aggregate",
     "BuiltIn",
     "Count",
@@ -36,6 +37,10 @@ __all__ = [
     "partial_states",
     "results_of",
 ]
+
+
+# The side output of records that came too late; they are counted.
+LATE = "late"
 
 
 class BuiltIn(Process):

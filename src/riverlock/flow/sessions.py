@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.times import from_micros, micros
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.contents import Given
@@ -88,15 +89,17 @@ class Sessions(BuiltIn):
         stored = [self._loaded(s) for s in self.sessions or ()]
         timers = {self._timer(s) for s in stored}
         whole = self._merged(stored, fresh, ctx) if fresh else stored
-        reached = ctx._watermark_us
+        reached = first_open_us(ctx._watermark_us)
         kept = []
         for session in whole:
-            is_over = reached is not None and session.end_us <= reached
-            if is_over and not session.is_given:
+            if reached is None or session.end_us > reached:
+                kept.append(session)
+                continue
+            if not session.is_given:
                 session.is_given = True
                 ctx._time_us = session.end_us - 1
                 yield from self.content.rows(session.held, _given(session), self, ctx)
-            if not is_over or session.end_us + self.lateness_us > reached:
+            if session.end_us + self.lateness_us > reached:
                 kept.append(session)
             else:
                 self.content.forget(session.held, self)
@@ -130,8 +133,8 @@ class Sessions(BuiltIn):
         return _Session(run[0].begin_us, max(s.end_us for s in run), held)
 
     def _timer(self, session: _Session) -> int:
-        """Return when a session is next looked at."""
-        return session.end_us + (self.lateness_us if session.is_given else 0)
+        """Return when a session is next looked at: its last instant is over."""
+        return session.end_us - 1 + (self.lateness_us if session.is_given else 0)
 
     def _loaded(self, stored: Any) -> _Session:
         begin, end, is_given, *values = msgspec.structs.astuple(stored)

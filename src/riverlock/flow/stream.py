@@ -85,12 +85,14 @@ class Stream(StaticJoinable, Windowable, WindowOperations):
             hint=f"did you mean {close[0]!r}?" if close else "",
         )
 
-    def event_time(
+    def event_time(  # noqa: PLR0913 - keywords, each with a default
         self,
         column: str,
         *,
         delay: str | timedelta = "0 seconds",
         idle_after: str | timedelta | None = None,
+        watermark: Any = None,
+        per: str | None = None,
         uid: str | None = None,
     ) -> Stream:
         """Declare the column that says when a row happened.
@@ -98,16 +100,26 @@ class Stream(StaticJoinable, Windowable, WindowOperations):
         Args:
             column: A timestamp column.
             delay: How late rows may come: the watermark stays so far behind the newest.
-            idle_after: Do not let this input hold time back after so long without rows.
+            idle_after: Do not let this input hold time back after so long without rows;
+                with ``per``, nor any of its partitions.
+            watermark: What of a row moves the watermark, instead of its time: an
+                expression whose value says that all earlier rows are there, or null:
+                ``"CASE WHEN kind = 'end of hour' THEN at END"``.
+            per: A column that tells partitions of the input apart. The watermark is
+                that of the slowest, so that one that is ahead makes no other late.
             uid: Name of the declaration; keep it when the code changes.
         """
         self._check_column("event_time", column)
+        if per is not None:
+            self._check_column("per of event_time", per)
         node = EventTime(
             uid=self.flow.take_uid(uid, "event_time"),
             input=self.node,
             column=column,
             delay_us=duration_us(delay),
             idle_us=None if idle_after is None else duration_us(idle_after),
+            watermark=watermark,
+            per=per,
         )
         declared = self._next(node, self.schema)
         self.flow.streams[node.uid] = declared
@@ -243,9 +255,9 @@ class Stream(StaticJoinable, Windowable, WindowOperations):
 
     @property
     def late(self) -> Stream:
-        """The records that came too late for the operator before.
+        """The records that came too late for the operator before, or without a time.
 
-        Of a window: for all of their windows; also those without an event time.
+        Too late for a window is what comes when all of its windows are over.
         """
         found = self.node
         while isinstance(found, Relational) and found.operation == "sql":
@@ -492,7 +504,7 @@ class KeyedStream(Joinable, Windowable, KeyedWindowOperations):
         ``within`` away, on either side. What comes first is kept, so the result depends
         on the order of arrival, but not on where epochs end; no two kept records of a
         key are closer than ``within``. Records that are late, and no duplicates of what
-        is still remembered, go to the side output ``late``.
+        is still remembered, or have no event time, go to the side output ``late``.
 
         Without event time the time is the clock's, which is one instant per epoch.
         """
@@ -531,7 +543,7 @@ class KeyedStream(Joinable, Windowable, KeyedWindowOperations):
         """Look for a pattern in the events of each key.
 
         Events are looked at in the order of their times, those of one instant in the
-        order of arrival, once the watermark is past them: the result depends neither
+        order of arrival, once the watermark reaches them: the result depends neither
         on the order of arrival nor on where epochs end. Late records are not looked
         at; they go to the side output ``late``. Without event time, events are looked
         at as they come, and times are the clock's.

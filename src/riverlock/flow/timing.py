@@ -22,24 +22,15 @@ class Timing:
 
     has_event_time: bool
 
-    def instant(self, ctx: Any) -> datetime:
-        """Return when the current record happened.
-
-        Raises:
-            ValueError: The stream has event time, but this record has none.
-        """
+    def instant(self, ctx: Any) -> datetime | None:
+        """Return when the current record happened; None if it does not say."""
         at: datetime | None = ctx.time if self.has_event_time else ctx.now
-        if at is None:
-            raise ValueError("the record's event time is null: filter such records out")
         return at
 
     def is_late(self, at: datetime, ctx: Any) -> bool:
-        """Tell whether a record came later than the declared delay allows.
-
-        One at the watermark itself did not: it is late by exactly the delay.
-        """
+        """Tell whether a record came later than the declared delay allows."""
         watermark = ctx.watermark if self.has_event_time else None
-        return watermark is not None and at < watermark
+        return watermark is not None and at <= watermark
 
     def set_timer(self, at: datetime, ctx: Any) -> None:
         """Set a timer of the current key in this time."""

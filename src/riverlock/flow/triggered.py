@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.contents import Given
@@ -132,17 +133,19 @@ class Triggered(BuiltIn):
         live: _Windows = {w.end_us: w for w in loaded}
         before = self._timers(live)
         # Records come after the watermark that makes them late.
-        yield from self._passed(live, ctx._late_us, ctx)
+        late_us = first_open_us(ctx._late_us)
+        reached = first_open_us(ctx._watermark_us)
+        yield from self._passed(live, late_us, ctx)
         for at, end, part in fresh:
-            for window in self._windows_of(live, at, end, part, ctx._late_us):
+            for window in self._windows_of(live, at, end, part, late_us):
                 yield from self._grown(window, at, ctx)
-        yield from self._passed(live, ctx._watermark_us, ctx)
+        yield from self._passed(live, reached, ctx)
         for window in live.values():
             if window.is_given and window.fresh:
                 yield from self._fired(window, _LATE, ctx)
             elif window.due_us is not None and window.due_us <= ctx._now_us:
                 yield from self._fired(window, _EARLY, ctx)
-        live = self._open(live, ctx._watermark_us, ctx)
+        live = self._open(live, reached, ctx)
         self.windows = [
             self._stored(w, f"{ctx.epoch}:{n}", ctx)
             for n, w in enumerate(live.values())
@@ -263,7 +266,8 @@ class Triggered(BuiltIn):
         """Return when windows are next looked at."""
         found = set()
         for end, window in live.items():
-            found.add((_EVENT, end + (self.lateness_us if window.is_given else 0)))
+            kept_us = self.lateness_us if window.is_given else 0
+            found.add((_EVENT, end - 1 + kept_us))  # its last instant is over
             if window.due_us is not None:
                 found.add((_PROCESSING, window.due_us))
         return found

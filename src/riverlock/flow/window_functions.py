@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.record import record_maker
 from riverlock.core.times import from_micros
 from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of
@@ -84,7 +85,7 @@ class WindowFunction(BuiltIn):
             self._absorb(pane, records, ctx)
             if pane not in alive:
                 insort(alive, pane)
-        reached = ctx._watermark_us
+        reached = first_open_us(ctx._watermark_us)
         if reached is not None:
             for end in self._due(alive, fresh, ctx):
                 span = Span(from_micros(end - self.window.size_us), from_micros(end))
@@ -100,7 +101,10 @@ class WindowFunction(BuiltIn):
 
     def _due(self, alive: list[int], fresh: Iterable[int], ctx: Any) -> list[int]:
         """Return when the windows end that are to be given now."""
-        reached, before, late_at = ctx._watermark_us, ctx._previous_us, ctx._late_us
+        reached, before, late_at = map(
+            first_open_us, (ctx._watermark_us, ctx._previous_us, ctx._late_us)
+        )
+        assert reached is not None
         ends = {
             end
             for pane in alive
@@ -119,7 +123,9 @@ class WindowFunction(BuiltIn):
 
     def _set_alarm(self, alive: list[int], reached: int | None, ctx: Any) -> None:
         """Let a timer bring the key's turn about when something is next to be done."""
-        wanted = min((self._next(p, reached) for p in alive), default=None)
+        nexts = [self._next(p, reached) for p in alive]
+        # When the last instant before it is over.
+        wanted = min(nexts) - 1 if nexts else None
         if self.alarm is not None and self.alarm != wanted:
             ctx._timers[(_EVENT, self.alarm)] = False
         if wanted is not None:

@@ -34,6 +34,7 @@ from riverlock.core.errors import (
 )
 from riverlock.runtime.boundary import user_error, user_line
 from riverlock.runtime.ownership import describe
+from riverlock.snapshot.input_times import input_times
 from riverlock.snapshot.status import Status, input_rows, late_rows, status_of
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ class RegionDriver:
     _ended: bool = False
     _error: RiverlockError | None = None
     _parent: Manifest | None = None
+    # When the epoch under way was planned, by a clock that does not jump.
+    _began_us: int = 0
 
     def stop(self) -> None:
         """Finish the epoch under way, then end; callable from anywhere."""
@@ -213,6 +216,8 @@ class RegionDriver:
             return self._plan_failed(order.turn, error)
         if planned is None:
             return self._nothing(order.turn)
+        if order.retry_of is None:
+            self._began_us = self.clock.elapsed_us()
         faults.hit("P1")
         return self._planned(order.turn, planned)
 
@@ -254,6 +259,7 @@ class RegionDriver:
             except Exception as error:  # noqa: BLE001 - as in _plan
                 return self._plan_failed(turn, error)
             if planned is not None:
+                self._began_us = self.clock.elapsed_us()
                 faults.hit("P1")
                 return self._planned(turn, planned)
         self._stop_sent = True
@@ -297,7 +303,7 @@ class RegionDriver:
         fenced = self._fenced()
         if fenced is not None:
             return fenced
-        decided_us = self.clock.now_us()
+        decided_us = order.manifest.started_us + self._took_us()
         manifest = msgspec.structs.replace(order.manifest, decided_us=decided_us)
         try:
             created = self.catalog.decide(manifest)
@@ -360,8 +366,7 @@ class RegionDriver:
         assert self._parent is not None
         manifest = self._parent
         rows = input_rows(manifest)
-        took_us = self.clock.now_us() - manifest.started_us
-        noticed = self.planner.learn(rows, took_us) if self._epochs else {}
+        noticed = self.planner.learn(rows, self._took_us()) if self._epochs else {}
         self._bad_rows += int(noticed.get("bad_rows", 0))
         if noticed.get("bad_rows"):
             log.warning(
@@ -378,10 +383,17 @@ class RegionDriver:
             lag_rows=dict(self.planner.lag_rows),
             bad_rows=self._bad_rows,
             late_rows=self._late_rows,
+            inputs=input_times(
+                manifest, now_us=manifest.now_us, since_us=self.planner.since_us
+            ),
         )
         self._show(status)
         faults.hit("P11")
         return None
+
+    def _took_us(self) -> int:
+        """Return how long the epoch has taken so far, whatever the clock does."""
+        return self.clock.elapsed_us() - self._began_us
 
     def _show(self, status: Status) -> None:
         self.status = status

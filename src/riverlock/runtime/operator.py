@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.times import END_US
 from riverlock.flow.contents import Aggregates
-from riverlock.flow.operators import Aggregate
+from riverlock.flow.operators import LATE, Aggregate, BuiltIn
 from riverlock.flow.partial import kept_columns
 from riverlock.flow.sessions import Sessions
 from riverlock.flow.triggered import Triggered
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from riverlock.state.layout import StateLayout
     from riverlock.state.store import StateReader
 
-__all__ = ["Done", "run_operator"]
+__all__ = ["Done", "late_rows_of", "run_operator"]
 
 # Operators over windows that records may be too late for.
 _Timed: TypeAlias = Sessions | WindowFunction | Triggered
@@ -80,8 +81,10 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
     if done is not None:
         return done
     execution = Execution(program, layout, reader, info, is_first=is_first)
-    execution.late_rows = late_rows
     execution.run(data)
+    if isinstance(program.process, BuiltIn) and LATE in program.process.sides:
+        late_rows = len(execution.emitted[LATE])
+    execution.late_rows = late_rows
     return execution
 
 
@@ -101,12 +104,27 @@ def _on_time(
     table: pa.Table, process: _Timed, limit: int | None
 ) -> tuple[pa.Table, int]:
     """Leave out records that have no time or are too late; returns how many."""
+    is_late, is_used = late_rows_of(table, process, limit)
+    return table.filter(pa.array(is_used & ~is_late)), int(is_late.sum())
+
+
+def late_rows_of(
+    table: pa.Table, process: _Timed, limit: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which records are too late for a window, and which are in any.
+
+    Args:
+        table: The records; those without event time are too late.
+        process: The windows.
+        limit: The watermark by which records are late.
+    """
     window = process.window
     if isinstance(window, GlobalWindow):
-        return table, 0
+        return np.zeros(table.num_rows, bool), np.ones(table.num_rows, bool)
     known = table[TIME].is_valid().to_numpy()
     times = table[TIME].fill_null(0).to_numpy()
-    closed_at = None if limit is None else limit - process.lateness_us
+    is_open = first_open_us(limit)
+    closed_at = None if is_open is None else is_open - process.lateness_us
     if isinstance(window, SessionWindows):
         gaps = _gaps(table, window)
         is_late, is_used = ~known | (gaps <= 0), known
@@ -115,7 +133,7 @@ def _on_time(
     else:
         panes = pane_ends(window, times)
         is_late, is_used = late_panes(window, panes, known, closed_at)
-    return table.filter(pa.array(is_used & ~is_late)), int(is_late.sum())
+    return is_late, is_used
 
 
 def _gaps(table: pa.Table, window: SessionWindows) -> np.ndarray:

@@ -10,7 +10,7 @@ from riverlock.coordinator.epoch import PlannedInputs
 from riverlock.coordinator.watermarks import operator_watermark
 from riverlock.core.errors import SourceError
 from riverlock.core.times import END_US
-from riverlock.runtime.watermarks import at_the_end, moved_along
+from riverlock.runtime.watermarks import at_the_end, declared_marks, moved_along
 from riverlock.snapshot.records import InputRange
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ class Planner:
     _begins: dict[str, Any] = field(default_factory=dict)
     # What the next epoch reads, if that was fixed before its turn came.
     _fixed: dict[str, InputRange] | None = None
-    _since_us: int = 0
+    # When the run began to plan: inputs without any rows are idle from then on.
+    since_us: int = 0
     lag_rows: dict[str, int | None] = field(default_factory=dict)
 
     def plan(self, parent: Manifest | None) -> PlannedInputs | None:
@@ -58,15 +59,17 @@ class Planner:
             SourceError: A source cannot tell where it is.
         """
         started_us = self.clock.now_us()
-        self._since_us = self._since_us or started_us
+        self.since_us = self.since_us or started_us
         inputs = self._ranges(parent)
         # Processing time never runs backwards, whatever the clock does.
         now_us = max(started_us, 0 if parent is None else parent.now_us)
+        declared = [d for mine in self.operators.values() for d in mine]
+        before = {} if parent is None else parent.watermarks
         marks = moved_along(
             self.operators.values(),
-            {} if parent is None else parent.watermarks,
+            declared_marks(declared, before, now_us=now_us),
             now_us=now_us,
-            since_us=self._since_us,
+            since_us=self.since_us,
         )
         self._check_goes_on(inputs, marks)
         marks = at_the_end(marks, self._ended(inputs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from riverlock.runtime.columns import TIME
 from riverlock.state.layout import StateLayout
 from riverlock.state.spec import specs_of
 
@@ -51,6 +52,8 @@ class OperatorProgram:
     has_dead_letters: bool = False
     # Event-time declarations by number, as the SOURCE column refers to them.
     event_times: tuple[str, ...] = ()
+    # The hidden column that moves watermarks.
+    time_column: str = TIME
     # Reads rows of other keyed operators, which come before the epoch's watermark does.
     follows_keyed: bool = False
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from riverlock.coordinator.votes import OperatorVote, Vote
 from riverlock.core import faults
@@ -29,12 +28,11 @@ from riverlock.runtime.boundary import user_error
 from riverlock.runtime.columns import (
     HIDDEN,
     SEQ,
-    SOURCE,
-    TIME,
     RowError,
     rows_table,
     sequence,
 )
+from riverlock.runtime.event_times import greatest_times, partition_times
 from riverlock.runtime.folding import Folding
 from riverlock.runtime.operator import Done, run_operator
 from riverlock.runtime.program import (
@@ -329,7 +327,8 @@ class _Turn:
             outputs=staging.outputs,
             output_rows=staging.rows,
             staged=staging.staged,
-            max_times=_max_times(table, self.program),
+            max_times=greatest_times(table, self.program),
+            partition_times=partition_times(table, self.program),
             rows=0 if table is None else table.num_rows,
             metrics=metrics,
         )
@@ -363,23 +362,6 @@ class _Turn:
                 epoch=self.begun.info.epoch,
             ) from error
         return table.append_column(SEQ, sequence(table.num_rows, self.partition))
-
-
-def _max_times(
-    table: pa.Table | None, program: OperatorProgram
-) -> dict[str, int | None]:
-    """Return the greatest event time per declaration that feeds the operator."""
-    names = program.event_times
-    if table is None or not names or TIME not in table.column_names:
-        return {}
-    if SOURCE not in table.column_names:
-        # Rows of an earlier stage: their times were counted when they were read.
-        return {} if len(names) > 1 else {names[0]: pc.max(table[TIME]).as_py()}
-    found = {}
-    for number, name in enumerate(names):
-        mine = table.filter(pc.equal(table[SOURCE], number))
-        found[name] = pc.max(mine[TIME]).as_py()
-    return found
 
 
 class _Stopwatch:

@@ -1,8 +1,9 @@
-"""Watermarks of inputs that are idle, or that have ended.
+"""Watermarks of inputs and partitions that are idle, or that have ended.
 
 An input that is idle is moved along with the others, by the planner and for good: its
 watermark is raised, so that when it wakes up time does not run backwards. What it
-brings then may be late. One that has ended has the last watermark there is.
+brings then may be late. Idle partitions of an input do not count while others are
+awake. An input that has ended has the last watermark there is.
 """
 
 from __future__ import annotations
@@ -11,16 +12,54 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from riverlock.coordinator.watermarks import operator_watermark
+from riverlock.coordinator.watermarks import operator_watermark, slowest
 from riverlock.core.times import END_US
-from riverlock.snapshot.records import Watermark
+from riverlock.runtime.event_times import MAX_PARTITIONS, too_many_partitions
+from riverlock.snapshot.records import PartitionTime, Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from riverlock.flow.graph import EventTime
 
-__all__ = ["at_the_end", "moved_along"]
+__all__ = ["at_the_end", "declared_marks", "moved_along"]
+
+
+def declared_marks(
+    declared: Iterable[EventTime], marks: Mapping[str, Watermark], *, now_us: int
+) -> dict[str, Watermark]:
+    """Return the watermarks as they are declared now, without idle partitions.
+
+    If all partitions of an input are idle, its time stands still.
+
+    Raises:
+        InvalidFlowError: An input has too many partitions.
+    """
+    found = dict(marks)
+    for each in declared:
+        old = marks.get(each.uid, Watermark())
+        parts = old.partitions if each.per is not None else {}
+        awake = {n: p for n, p in parts.items() if not _is_silent(each, p, now_us)}
+        if len(parts) > MAX_PARTITIONS:
+            # Those that are idle are remembered for people only.
+            parts = awake
+        if len(parts) > MAX_PARTITIONS:
+            raise too_many_partitions(each.uid, len(parts))
+        reached = slowest(awake.values(), each.delay_us)
+        known = [t for t in (old.watermark_us, reached) if t is not None]
+        found[each.uid] = msgspec.structs.replace(
+            old,
+            watermark_us=max(known, default=None),
+            idle_after_us=each.idle_us,
+            partitions=dict(parts),
+        )
+    return found
+
+
+def _is_silent(declared: EventTime, partition: PartitionTime, now_us: int) -> bool:
+    if declared.idle_us is None or partition.active_us is None:
+        return False
+    return now_us - partition.active_us > declared.idle_us
 
 
 def moved_along(

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.times import END_US
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.operators import results_of
@@ -92,8 +93,10 @@ class WindowRun:
         self._program, self._process = program, program.process
         self._layout, self._reader, self._info = layout, reader, info
         self._window: TimeWindows = program.process.window
-        self._reached = info.watermark_us
-        self._late_at = program.late_at(info)
+        # Instants that are not over: a window is, if it ends until then.
+        self._reached = first_open_us(info.watermark_us)
+        self._before_us = first_open_us(info.previous_us)
+        self._late_at = first_open_us(program.late_at(info))
         self.late_rows = 0
         fresh = None if table is None else self._on_time(table)
         self._before: list[bytes | None] = []
@@ -175,7 +178,7 @@ class WindowRun:
 
     def _closing(self) -> _Rows:
         """Return windows that the watermark passed, and that late rows changed."""
-        reached, before = self._reached, self._info.previous_us
+        reached, before = self._reached, self._before_us
         window, touched = self._window, self._touched
         if reached is None:
             return _joined([])
@@ -400,7 +403,7 @@ class WindowRun:
         )
 
     def timer_head(self, kind: int) -> int | None:
-        """Return when the next window ends."""
+        """Return the last instant of the next window that ends."""
         if kind != EVENT:
             return None
         reached = _BEGINNING if self._reached is None else self._reached
@@ -416,7 +419,8 @@ class WindowRun:
         if later.any():
             heads.append(int(self._touched.ends[later].min()))
         soonest = window.first_end(reached + 1)
-        return min((max(window.first_end(h), soonest) for h in heads), default=None)
+        ends = [max(window.first_end(h), soonest) for h in heads]
+        return min(ends) - 1 if ends else None
 
 
 # Group, window and a key that is named by its hash.

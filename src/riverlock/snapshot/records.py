@@ -17,6 +17,7 @@ __all__ = [
     "Manifest",
     "Named",
     "OperatorState",
+    "PartitionTime",
     "Run",
     "SinkOutput",
     "StateFile",
@@ -112,6 +113,14 @@ class InputRange(Record, frozen=True):
     rows: int | None = None
 
 
+class PartitionTime(Record, frozen=True):
+    """Event time of one partition of an input."""
+
+    # None: rows were seen, but none that moves the watermark.
+    max_time_us: int | None = None
+    active_us: int | None = None
+
+
 class Watermark(Record, frozen=True):
     """Event time of an ``event_time`` declaration, as used by the *next* epoch."""
 
@@ -119,6 +128,10 @@ class Watermark(Record, frozen=True):
     watermark_us: int | None = None
     # Wall time at which rows were last seen, for idle inputs.
     active_us: int | None = None
+    # After how long without rows it does not hold time back any more.
+    idle_after_us: int | None = None
+    # Of an input that is declared ``per`` partition: those that are known.
+    partitions: dict[str, PartitionTime] = {}
 
 
 class SinkOutput(Record, frozen=True):

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from riverlock.snapshot.input_times import InputTime
 from riverlock.snapshot.records import Manifest, Record
 
 __all__ = ["Status", "status_of"]
@@ -25,6 +26,8 @@ class Status(Record, frozen=True, kw_only=True):
     epoch_seconds: float = 0.0
     lag_rows: dict[str, int | None] = msgspec.field(default_factory=dict)
     watermark_us: int | None = None
+    # Event time by input: which are idle, which hold the others back.
+    inputs: tuple[InputTime, ...] = ()
     state_entries: int = 0
     state_bytes: int = 0
     state_files: int = 0

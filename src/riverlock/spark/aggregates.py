@@ -21,7 +21,7 @@ from riverlock.core.types import Type, type_of
 from riverlock.flow.aggregator import Aggregator
 from riverlock.flow.partial import Merge, PartialAggregate, PythonAggregate
 from riverlock.flow.windows import TimeWindows
-from riverlock.runtime.columns import ROWS, SEQ, SOURCE, TIME, WINDOW
+from riverlock.runtime.columns import MARK, PART, ROWS, SEQ, SOURCE, TIME, WINDOW
 from riverlock.spark.frames import as_column, hidden_columns, pane_end
 from riverlock.spark.splits import split_aggregator, split_expression
 
@@ -53,11 +53,9 @@ class Combine:
         if self.window is not None:
             frame = frame.withColumn(WINDOW, pane_end(self.window))
             grouping.append(WINDOW)
-        if SOURCE in frame.columns:
-            grouping.append(SOURCE)
+        grouping += [c for c in (SOURCE, PART) if c in frame.columns]
         parts = {n: as_column(c) for n, c in self.parts.items()}
-        if TIME in frame.columns:
-            parts[TIME] = F.max(TIME)
+        parts |= {c: F.max(c) for c in (TIME, MARK) if c in frame.columns}
         if self.window is not None and self.counts is None:
             parts[ROWS] = F.count(F.lit(1))
         columns = [c.alias(n) for n, c in parts.items()]

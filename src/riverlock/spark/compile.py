@@ -35,7 +35,7 @@ from riverlock.flow.process import check_process, overrides, side_outputs
 from riverlock.flow.unkeyed import ALL_RECORDS
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.windows import GAP, TIMED, TimeWindows
-from riverlock.runtime.columns import TIME
+from riverlock.runtime.columns import MARK, TIME
 from riverlock.runtime.program import (
     DEAD,
     DEAD_SCHEMA,
@@ -208,7 +208,7 @@ class _Compiler:
             spark,
             readers,
             ranges,
-            tuple(self._event_times),
+            self._event_times,
             self._staged,
             {k.uid: LateRows(0, None) for k in flow.keyed},
         )
@@ -318,8 +318,13 @@ class _Compiler:
             visits_all=node.visits_all,
             has_dead_letters=node.on_error is not None,
             event_times=tuple(self._event_times),
+            time_column=MARK if self._has_marks else TIME,
             follows_keyed=not _reads_only_sources(node.input),
         )
+
+    @property
+    def _has_marks(self) -> bool:
+        return any(d.watermark is not None for d in self._event_times.values())
 
     def _is_used(self, node: Keyed, name: str) -> bool:
         """Tell whether anything, also a sink, reads an output."""

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from riverlock.coordinator.watermarks import operator_watermark
+from riverlock.coordinator.watermarks import first_open_us, operator_watermark
 from riverlock.core.errors import (
     EpochAbortedError,
     InvalidFlowError,
@@ -189,7 +189,7 @@ class SparkEngine:
             self.spark,
             self.readers,
             inputs,
-            tuple(self.compiled.event_times),
+            self.compiled.event_times,
             staged,
             late,
         )
@@ -202,7 +202,8 @@ class SparkEngine:
                 votes = order.earlier[stage.id]
                 rows = sum(int(v.metrics.get(LATE_ROWS, 0)) for v in votes)
                 info = self._info(stage, order, parent)
-                found[stage.id] = LateRows(rows, stage.program.late_at(info))
+                limit = first_open_us(stage.program.late_at(info))
+                found[stage.id] = LateRows(rows, limit)
         return found
 
     def _frames_ahead(self, inputs: Mapping[str, InputRange]) -> dict[str, DataFrame]:

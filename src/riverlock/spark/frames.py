@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import END_US
@@ -31,7 +31,7 @@ from riverlock.flow.graph import (
     Union,
 )
 from riverlock.flow.windows import GAP, SessionWindows, TimeWindows
-from riverlock.runtime.columns import BRANCH, HIDDEN, SEQ, SOURCE, TIME
+from riverlock.runtime.columns import BRANCH, HIDDEN, MARK, PART, SEQ, SOURCE, TIME
 from riverlock.spark.connect import connected
 from riverlock.spark.gaps import with_gap
 from riverlock.spark.remote import unlogged
@@ -77,7 +77,7 @@ def visible(frame: DataFrame) -> Schema:
 
 @dataclass(frozen=True)
 class LateRows:
-    """How many records were too late in an epoch, and up to which instant one is."""
+    """How many records were too late in an epoch, and the first instant in time."""
 
     rows: int
     until_us: int | None
@@ -119,7 +119,7 @@ class Frames:
         spark: SparkSession,
         readers: Mapping[str, Reader],
         ranges: Mapping[str, InputRange],
-        event_times: tuple[str, ...],
+        event_times: Mapping[str, EventTime],
         staged: Mapping[tuple[str, str], tuple[Schema, list[str]]],
         late: Mapping[str, LateRows] | None = None,
     ) -> None:
@@ -238,20 +238,20 @@ class Frames:
         frame = self.frame(node.input)
         if node.column is None:
             return frame
-        kind = frame.schema[node.column].dataType.simpleString()
-        if kind not in ("timestamp", "timestamp_ntz"):
-            raise InvalidFlowError(
-                f"event_time column {node.column!r}",
-                expected="a timestamp",
-                found=kind,
-                hint=f"with_column({node.column!r}, 'to_timestamp(...)') first",
-            )
-        micros = F.unix_micros(F.col(f"`{node.column}`").cast("timestamp"))
-        frame = frame.withColumn(TIME, micros)
-        if len(self._event_times) > 1:
-            number = self._event_times.index(node.uid)
-            frame = frame.withColumn(SOURCE, F.lit(number))
-        return frame
+        kind = frame.schema[node.column].dataType
+        time = _micros(F.col(f"`{node.column}`"), kind, f"column {node.column!r}")
+        declared = self._event_times
+        found = {TIME: time}
+        if any(d.watermark is not None for d in declared.values()):
+            found[MARK] = time if node.watermark is None else _mark(frame, node)
+        if any(d.per is not None for d in declared.values()):
+            part = F.lit(None) if node.per is None else F.col(f"`{node.per}`")
+            text = part.cast("string")
+            # A null is a partition like any other.
+            found[PART] = text if node.per is None else F.coalesce(text, F.lit(""))
+        if len(declared) > 1:
+            found[SOURCE] = F.lit(list(declared).index(node.uid))
+        return frame.withColumns(found)
 
     def _relational(self, node: Relational) -> DataFrame:
         frame = self.frame(node.input)
@@ -328,6 +328,24 @@ def _renamed(frame: DataFrame, names: Sequence[str]) -> DataFrame:
         )
     columns = [F.col(f"`{c}`").alias(n) for c, n in zip(shown, names, strict=True)]
     return frame.select(*columns, *hidden_columns(frame))
+
+
+def _mark(frame: DataFrame, node: EventTime) -> Column:
+    column = as_column(node.watermark)
+    kind = frame.select(column).schema.fields[0].dataType
+    return _micros(column, kind, "watermark")
+
+
+def _micros(column: Column, kind: DataType, what: str) -> Column:
+    """Return a timestamp in microseconds."""
+    if kind.simpleString() not in ("timestamp", "timestamp_ntz"):
+        raise InvalidFlowError(
+            f"event_time {what}",
+            expected="a timestamp",
+            found=kind.simpleString(),
+            hint="make it one before: with_column(name, 'to_timestamp(...)')",
+        )
+    return F.unix_micros(column.cast("timestamp"))
 
 
 def _explained(node: Node, error: AnalysisException) -> InvalidFlowError:

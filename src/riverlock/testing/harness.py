@@ -28,6 +28,7 @@ from riverlock.flow.operators import BuiltIn
 from riverlock.flow.process import check_process, side_outputs
 from riverlock.flow.unkeyed import ALL, ALL_RECORDS
 from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, rows_table
+from riverlock.runtime.folding import Folding
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
     BROADCASTS,
@@ -202,6 +203,8 @@ class Harness:
         self.epochs = 0
         self._previous_us: int | None = None  # the watermark of the last epoch
         self.dead_letters: list[dict[str, Any]] = []
+        # Records that came too late, or without a time, as ``status`` counts them.
+        self.late_rows = 0
         self._program = program
         self._layout = program.layout()
         self._input = input
@@ -412,6 +415,8 @@ class Harness:
             made = {name: execution.table(name) for name in self._program.outputs}
         self._commit(execution)
         self._previous_us = info.watermark_us
+        if not isinstance(execution, Folding):
+            self.late_rows += execution.late_rows
         for name, table in made.items():
             self._rows[name] += _plain_rows(table, self._program.outputs[name])
             self._row_times[name] += table[TIME].to_pylist()

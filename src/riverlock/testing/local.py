@@ -3,6 +3,9 @@
 Runs flows made of Python: ``map``, ``flat_map``, ``filter``, ``union``, ``event_time``,
 keyed processes and joins. SQL expressions need Spark and are refused. Records are given
 by hand, epoch boundaries are chosen at will, and the result must not depend on them.
+
+One difference is left: here all rows move the watermark that is declared for them, on
+Spark those that reach a keyed operator.
 """
 
 from __future__ import annotations
@@ -11,14 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from riverlock.coordinator.watermarks import advanced, operator_watermark
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidFlowError
-from riverlock.core.times import END_US, from_micros, micros
+from riverlock.core.times import from_micros, micros
 from riverlock.flow.ending import is_bounded
 from riverlock.flow.graph import (
     Connect,
     EventTime,
     Keyed,
+    Late,
     Node,
     Output,
     Read,
@@ -28,12 +35,15 @@ from riverlock.flow.graph import (
     upstream,
 )
 from riverlock.flow.windows import SessionWindows
-from riverlock.runtime.columns import records, rows_table
+from riverlock.runtime.columns import TIME, records, rows_table
+from riverlock.runtime.operator import late_rows_of
+from riverlock.runtime.watermarks import at_the_end, declared_marks, moved_along
 from riverlock.testing.harness import Harness, harness
 
 if TYPE_CHECKING:
     from riverlock.core.types import Schema
     from riverlock.flow.flow import Flow
+    from riverlock.snapshot.records import Watermark
 
 __all__ = ["LocalRun", "run_local"]
 
@@ -69,7 +79,7 @@ def run_local(
         run.epoch({uid: rows[begin : begin + size] for uid, rows in inputs.items()})
     run.has_ended = True
     run.epoch({})  # the watermark of the last records: timers that are due now
-    while run._watermarks() != run._reached:  # of rows that timers gave
+    while run._has_moved:  # by rows that timers gave
         run.epoch({})
     return run
 
@@ -83,10 +93,13 @@ class LocalRun:
     # Whether no more records will come: what is bounded has the last watermark then.
     has_ended: bool = False
     _harnesses: dict[str, Harness] = field(default_factory=dict)
-    _newest: dict[str, int] = field(default_factory=dict)
+    _marks: dict[str, Watermark] = field(default_factory=dict)
     _sinks: dict[str, list[Row]] = field(default_factory=dict)
     _fresh: dict[Node, list[Timed]] = field(default_factory=dict)
-    _reached: dict[str, int] = field(default_factory=dict)
+    _used: dict[str, Watermark] = field(default_factory=dict)
+    _since_us: int | None = None
+    # Up to when records were late for each operator, in this epoch.
+    _late_at: dict[str, int | None] = field(default_factory=dict)
 
     def rows(self, sink: str | None = None) -> list[Row]:
         """Return what a sink got; without a uid, the only sink."""
@@ -101,7 +114,8 @@ class LocalRun:
     def epoch(self, inputs: Mapping[str, Sequence[Any]]) -> None:
         """Run one epoch over the given records."""
         self._fresh = {}
-        self._reached = self._watermarks()
+        self._used = self._watermarks()
+        self._marks = dict(self._used)
         for node in self.flow.nodes:
             if isinstance(node, Read):
                 schema = self._schema(node)
@@ -113,15 +127,28 @@ class LocalRun:
             rows = self._sinks.setdefault(write.uid, [])
             rows += [row for row, _ in self._timed(write.input)]
 
-    def _watermarks(self) -> dict[str, int]:
-        """Return how far each declared event time has come."""
-        marks = {}
-        for each in self.flow.find(EventTime):
-            if self.has_ended and is_bounded(each):
-                marks[each.uid] = END_US
-            elif each.uid in self._newest:
-                marks[each.uid] = self._newest[each.uid] - each.delay_us
-        return marks
+    def _watermarks(self) -> dict[str, Watermark]:
+        """Return how far each declared event time has come, as the planner does."""
+        now_us = self.clock.now_us()
+        if self._since_us is None:
+            self._since_us = now_us
+        declared = self.flow.find(EventTime)
+        marks = moved_along(
+            [tuple(event_times_of(keyed)) for keyed in self.flow.find(Keyed)],
+            declared_marks(declared, self._marks, now_us=now_us),
+            now_us=now_us,
+            since_us=self._since_us,
+        )
+        ended = [d.uid for d in declared if self.has_ended and is_bounded(d)]
+        return at_the_end(marks, ended)
+
+    @property
+    def _has_moved(self) -> bool:
+        """Whether the last epoch moved a watermark."""
+        return any(
+            mark.watermark_us != self._used[uid].watermark_us
+            for uid, mark in self._marks.items()
+        )
 
     def _timed(self, node: Node) -> list[Timed]:
         if node not in self._fresh:
@@ -136,6 +163,8 @@ class LocalRun:
                 return [row for each in node.inputs for row in self._timed(each)]
             case RowWise():
                 return self._row_wise(node)
+            case Late():
+                return self._late(node.input)
             case _:
                 raise InvalidFlowError(
                     f"{getattr(node, 'operation', type(node).__name__)} in run_local",
@@ -150,10 +179,42 @@ class LocalRun:
         rows = [row for row, _ in self._timed(node.input)]
         place = self._schema(node).names.index(node.column)
         times = [None if r[place] is None else micros(r[place]) for r in rows]
-        known = [t for t in times if t is not None]
-        if known:
-            self._newest[node.uid] = max(self._newest.get(node.uid, known[0]), *known)
+        moves = self._moves(node, rows, times)
+        seen = [m for m, t in zip(moves, times, strict=True) if t is not None]
+        parts: list[dict[str, int | None]] = []
+        if node.per is not None:
+            per = self._schema(node).names.index(node.per)
+            parts = [
+                {"" if row[per] is None else str(row[per]): move}
+                for row, move, time in zip(rows, moves, times, strict=True)
+                if time is not None
+            ]
+        self._marks[node.uid] = advanced(
+            self._used[node.uid],
+            self._used[node.uid],
+            seen,
+            parts,
+            delay_us=node.delay_us,
+            now_us=self.clock.now_us(),
+        )
         return list(zip(rows, times, strict=True))
+
+    def _moves(
+        self, node: EventTime, rows: list[Row], times: list[int | None]
+    ) -> list[int | None]:
+        """Return what of each row moves the watermark."""
+        if node.watermark is None:
+            return times
+        names = self._schema(node).names
+        if node.watermark not in names:
+            raise InvalidFlowError(
+                "watermark of event_time in run_local",
+                expected=f"one of {', '.join(names)}",
+                found=repr(node.watermark),
+                hint="run the flow on Spark, or compute the column before",
+            )
+        place = names.index(node.watermark)
+        return [None if r[place] is None else micros(r[place]) for r in rows]
 
     def _row_wise(self, node: RowWise) -> list[Timed]:
         columns = self._schema(node.input)
@@ -175,13 +236,23 @@ class LocalRun:
         rows = [tuple(r) for r in records(rows_table(found, output), output)]
         return list(zip(rows, times, strict=True))
 
+    def _late(self, node: Keyed) -> list[Timed]:
+        """Return the records that a window left out in this epoch."""
+        timed, limit = self._timed(node.input), self._late_at[node.uid]
+        process: Any = node.process
+        times = pa.array([time for _, time in timed], pa.int64())
+        is_late, _ = late_rows_of(pa.table({TIME: times}), process, limit)
+        return [each for each, late in zip(timed, is_late, strict=True) if late]
+
     def _keyed(self, node: Keyed) -> None:
         made = self._harnesses.get(node.uid) or self._make(node)
         self._harnesses[node.uid] = made
-        times = [self._reached.get(t.uid) for t in event_times_of(node)]
+        mark = operator_watermark([t.uid for t in event_times_of(node)], self._used)
         before = {name: len(made.side(name)) for name in made.outputs}
-        if times and None not in times:
-            made.watermark = from_micros(min(t for t in times if t is not None))
+        if mark is not None:
+            made.watermark = from_micros(mark)
+        follows = any(isinstance(n, Keyed) for n in upstream(node.input))
+        self._late_at[node.uid] = made._previous_us if follows else mark
         with made.epoch():
             if node.broadcast is not None:
                 made.broadcast(*(row for row, _ in self._timed(node.broadcast)))
@@ -247,6 +318,8 @@ class LocalRun:
                 found = self._schema(node.inputs[0])
             case RowWise():
                 found = node.output or self._schema(node.input)
+            case Late():
+                found = self._schema(node.input.input)
             case Output(input=Keyed() as keyed):
                 made = self._harnesses.get(keyed.uid) or self._make(keyed)
                 self._harnesses[keyed.uid] = made

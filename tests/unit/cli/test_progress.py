@@ -5,12 +5,14 @@ import json
 import os
 import signal
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from riverlock.cli import text
 from riverlock.cli.progress import Progress, line, progress
 from riverlock.cli.run import _interrupts
+from riverlock.snapshot.input_times import InputTime
 from riverlock.snapshot.status import Status
 
 
@@ -36,6 +38,18 @@ def test_line_says_all_in_one() -> None:
         "epoch 3 | 1,234 records/s | lag 1,500 records | watermark"
         " 1970-01-01T00:00:00Z | state 7 entries 2.5 kB | snapshot 2.0 s ago"
     )
+
+
+def test_line_says_which_inputs_are_idle_and_which_hold_time_back() -> None:
+    inputs = (
+        InputTime(uid="orders", watermark_us=0, holds_back=True),
+        InputTime(uid="rates", watermark_us=9, idle_since_us=1_000_000),
+        InputTime(uid="clicks", watermark_us=9),
+    )
+
+    said = line(msgspec.structs.replace(_status(3), inputs=inputs), now=61_000_000)
+
+    assert "00:00:00Z (orders holds time back, rates idle for 1 min) |" in said
 
 
 def test_plain_progress_shows_few_lines_and_a_summary(

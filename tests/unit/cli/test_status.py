@@ -12,6 +12,7 @@ from tests.unit.cli.stores import beat, claim, say
 
 from riverlock.cli.status import lag
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.records import Watermark
 from riverlock.storage.local import LocalStorage
 
 
@@ -145,3 +146,32 @@ def test_status_of_a_store_without_run(cli: Any, tmp_path: Path) -> None:
 )
 def test_lag_adds_up_what_is_known(rows: Any, expected: str) -> None:
     assert lag(rows) == expected
+
+
+def test_status_says_which_input_is_idle_and_which_holds_time_back(
+    cli: Any, shop: Path, catalog: Catalog
+) -> None:
+    newest = catalog.newest()
+    assert newest is not None
+    marks = {
+        "orders": Watermark(watermark_us=50, active_us=newest.now_us),
+        "rates": Watermark(watermark_us=70, active_us=newest.now_us),
+        "rare": Watermark(active_us=newest.decided_us, idle_after_us=1_000),
+    }
+    following = msgspec.structs.replace(
+        newest, epoch=newest.epoch + 1, parent=newest.epoch, watermarks=marks
+    )
+    assert catalog.decide(following)
+    stopped = {i["uid"]: i for i in cli("status", shop, "--json").json["inputs"]}
+    claim(catalog, os.getpid())
+    beat(catalog)
+
+    found = {i["uid"]: i for i in cli("status", shop, "--json").json["inputs"]}
+    out = cli("status", shop).out
+
+    assert [u for u, i in found.items() if i["holds_back"]] == ["orders"]
+    assert found["rare"]["idle_since_us"] == newest.decided_us
+    assert "holds time back" in out
+    assert "idle for" in out
+    # Nobody reads the inputs of a flow that does not run.
+    assert stopped["rare"]["idle_since_us"] is None

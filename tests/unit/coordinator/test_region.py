@@ -140,7 +140,7 @@ def test_manifest_tells_everything_about_its_epoch() -> None:
         "out": SinkOutput(kind="files", tokens=("0-0a", "0-1a"), rows=6)
     }
     assert manifest.watermarks == {
-        "at": Watermark(max_time_us=40, watermark_us=35, active_us=100)
+        "at": Watermark(max_time_us=40, watermark_us=34, active_us=100)
     }
     assert manifest.metrics["stages"] == {
         "read": {"tasks": 1, "rows": 1},
@@ -187,7 +187,7 @@ def test_watermark_never_goes_back_nor_behind_what_was_used() -> None:
     used = {"at": Watermark(max_time_us=50, watermark_us=48)}
     event = planned(0, 1, 1, watermarks=used)
 
-    manifest = run_epoch(coordinator, event, both(1, max_times={"at": None}))
+    manifest = run_epoch(coordinator, event, both(1))
 
     assert manifest.watermarks["at"] == Watermark(
         max_time_us=50, watermark_us=48, active_us=60

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import riverlock as rl
-from riverlock.core.errors import InvalidFlowError, UserCodeError
+from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import schema_of
 from riverlock.flow.deduplicate import Deduplicate
 from riverlock.flow.timing import Timing
@@ -78,17 +78,17 @@ def test_deduplicate_forgets_a_key_when_the_watermark_is_past_it() -> None:
     assert h.timers("a") == [at(22)]
     h.advance_watermark(at(22))
     assert h.keys() == []
-    assert numbers(h.send(("a", 3, at(22)))) == [3]
+    assert numbers(h.send(("a", 3, at(23)))) == [3]
 
 
-def test_deduplicate_decides_on_records_at_the_watermark() -> None:
+def test_deduplicate_calls_records_at_the_watermark_late() -> None:
     h = make()
     h.send(("a", 1, at(0)))
     h.advance_watermark(at(9))
 
-    assert h.send(("a", 2, at(9))) == []
-    assert numbers(h.send(("b", 3, at(9)))) == [3]
-    assert h.side("late") == []
+    # A duplicate of what is remembered is one, late or not.
+    assert h.send(("a", 2, at(9)), ("b", 3, at(9))) == []
+    assert numbers(h.side("late")) == [3]
 
 
 def test_deduplicate_sends_late_records_that_it_cannot_judge_to_a_side_output() -> None:
@@ -125,11 +125,14 @@ def test_deduplicate_survives_a_restart() -> None:
     assert again.send(("a", 2, at(5))) == []
 
 
-def test_deduplicate_refuses_records_without_event_time() -> None:
+def test_deduplicate_cannot_judge_records_without_event_time() -> None:
     h = make()
 
-    with pytest.raises(UserCodeError, match="event time is null"):
-        h.send(("a", 1, None))
+    h.send(("a", 1, None), ("a", 2, at(0)))
+
+    assert numbers(h.output) == [2]
+    assert numbers(h.side("late")) == [1]
+    assert h.late_rows == 1
 
 
 def test_deduplicate_runs_in_one_thread_with_its_side_output() -> None:

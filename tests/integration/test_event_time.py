@@ -1,0 +1,65 @@
+"""Event time on Spark: partitions, markers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import riverlock as rl
+from riverlock.snapshot.catalog import Catalog
+from riverlock.storage.local import LocalStorage
+
+
+def test_partitions_and_markers_move_watermarks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flow = rl.Flow("times")
+    columns = {
+        "shard": "id % 2",
+        # Two devices whose clocks are far apart.
+        "at": "timestamp_seconds(id + IF(id % 2 = 0, 10000, 5000))",
+        "is_mark": "id % 10 = 9",
+    }
+    rows = flow.read(rl.sources.generator(columns, rows=40))
+    mark = "CASE WHEN is_mark THEN at END"
+    sinks: dict[str, Any] = {}
+    for name, declaration in {
+        "plain": {},
+        "per": {"per": "shard"},
+        "marked": {"watermark": mark},
+    }.items():
+        timed = rows.event_time("at", uid=f"time-{name}", **declaration)
+        counts = timed.window(rl.tumbling("10 seconds")).agg(n="count(*)", uid=name)
+        sinks[name] = rl.sinks.memory()
+        counts.write(sinks[name], uid=f"{name}-out")
+
+    store = str(tmp_path / "store")
+    flow.run(
+        store,
+        spark=spark,
+        available_now=True,
+        max_rows_per_epoch=20,
+        epoch_target=None,
+        parallelism=2,
+    )
+
+    def windows(name: str) -> list[tuple[int, int]]:
+        return sorted((int(r[0].timestamp()), r[2]) for r in sinks[name].rows())
+
+    # At 5039 a row of the slow device has come, and may come again.
+    over = [(5000, 5), (5010, 5), (5020, 5)]
+    assert windows("per") == windows("marked") == over
+    catalog = Catalog(LocalStorage(Path(store)))
+    # By itself the fast device makes all later rows of the other one late.
+    stages = catalog.manifest(1).metrics["stages"]
+    late = {name: stages[name].get("late_rows", 0) for name in sinks}
+    assert late == {"plain": 10, "per": 0, "marked": 0}
+    newest = catalog.manifest(1)
+    parts = newest.watermarks["time-per"].partitions
+    assert {n: (p.max_time_us or 0) // 1_000_000 for n, p in parts.items()} == {
+        "0": 10_038,
+        "1": 5_039,
+    }
+    assert newest.watermarks["time-marked"].watermark_us == 5_039_000_000 - 1
