@@ -77,7 +77,7 @@ def batch(arrived: list[Record], *, is_keyed: bool) -> list[Any]:
 def test_functions_over_sessions_see_what_a_batch_has(
     records: list[Record], chance: Any, is_keyed: bool
 ) -> None:
-    arrived = sorted(records, key=lambda r: r[1] + chance.randrange(DELAY))
+    arrived = sorted(records, key=lambda r: r[1] + chance.randint(0, DELAY))
     keys = ["k"] if is_keyed else []
     applied = operator(Kept(listed, OUTPUT, by_time=True), keys)
     reduced = operator(Fold(added), keys)
@@ -88,7 +88,7 @@ def test_functions_over_sessions_see_what_a_batch_has(
         newest = max([newest, *(t for _, t, _ in part)])
         for h in (applied, reduced):
             h.send(*rows(part))
-            h.watermark = from_micros(newest - DELAY)
+            h.watermark = from_micros(newest - DELAY - 1)
     for h in (applied, reduced):
         h.advance_watermark(from_micros(END_US))
 
@@ -111,7 +111,7 @@ def test_functions_over_sessions_see_what_a_batch_has(
 def test_sessions_end_when_the_gaps_of_all_their_records_are_over(
     drawn: list[tuple[Record, int]], chance: Any, is_triggered: bool
 ) -> None:
-    arrived = sorted(drawn, key=lambda r: r[0][1] + chance.randrange(DELAY))
+    arrived = sorted(drawn, key=lambda r: r[0][1] + chance.randint(0, DELAY))
     trigger = Trigger(count=1000) if is_triggered else None
     windows = Gathering(window=rl.sessions(gap_expr="gap"), trigger=trigger)
     process = windows.operator(
@@ -125,7 +125,7 @@ def test_sessions_end_when_the_gaps_of_all_their_records_are_over(
         at += len(part)
         h.send(*((k, from_micros(t), v, gap) for (k, t, v), gap in part))
         newest = max([newest, *(t for (_, t, _), _ in part)])
-        h.watermark = from_micros(newest - DELAY)
+        h.watermark = from_micros(newest - DELAY - 1)
     h.advance_watermark(from_micros(END_US))
 
     # Records without a gap are in no session.
