@@ -59,7 +59,6 @@ def test_windows_of_all_kinds(spark: SparkSession, tmp_path: Path) -> None:
     by_record = rl.sessions(gap_expr=GAPS.format(i="INTERVAL", e=""))
     early = rl.early(count=5)
     keep("applied", keyed.window(silence).apply(listed, rows, uid="applied"))
-    keep("all_applied", stream.window(minute).apply(listed, rows, uid="all_applied"))
     closely = keyed.window(by_record).agg(sums, uid="by_record")
     keep("by_record", closely)
     keep("gapless", closely.late)
@@ -91,9 +90,6 @@ def test_windows_of_all_kinds(spark: SparkSession, tmp_path: Path) -> None:
     # What the function raises is a dead letter, window by window.
     assert Counter(row[3] for row in dead.rows()) == Counter(
         f"ValueError: {n} records of one" for k, (n, _) in sessions if k == 1
-    )
-    assert found["all_applied"] == Counter(
-        (None, *_summed(m)) for m in _minutes(records).values()
     )
     window = F.session_window("at", F.expr(GAPS.format(i="'", e="'")))
     grouped = batch.groupBy("k", window).agg(F.count("*"), F.sum("v"))
