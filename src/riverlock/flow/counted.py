@@ -92,14 +92,14 @@ class Counted(BuiltIn):
         for at, held in fresh:
             seen += 1
             if window.has(seen):
-                self._add(panes, seen, at, held, ctx)
+                self._add(panes, seen, at, held)
             if seen % window.slide == 0:
                 yield from self._rows(panes, seen, ctx)
                 panes = self._needed(panes, window.first_of(seen + window.slide))
         if ctx._watermark_us is not None and ctx._watermark_us >= END_US:
             if seen % window.slide:
                 yield from self._rows(panes, seen, ctx)
-            panes = self._needed(panes, seen + 1)
+            self._needed(panes, seen + 1)  # none is: all are forgotten
             ctx._timers[(_EVENT, END_US)] = False
             self.seen = self.panes = None
             return
@@ -108,9 +108,7 @@ class Counted(BuiltIn):
             self._stored(p, f"{ctx.epoch}:{n}", ctx) for n, p in enumerate(panes)
         ]
 
-    def _add(
-        self, panes: list[_Pane], number: int, at: int | None, held: Any, ctx: Any
-    ) -> None:
+    def _add(self, panes: list[_Pane], number: int, at: int | None, held: Any) -> None:
         if panes and panes[-1].last % self.window.pane:
             pane = panes[-1]
             pane.last = number
