@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import gcd
 from typing import Any
 
@@ -15,7 +16,11 @@ from riverlock.core.times import END_US, from_micros
 from riverlock.core.types import Type, schema_of
 from riverlock.flow.contents import Aggregates, Content, Fold, Kept
 from riverlock.flow.counted import Counted
-from riverlock.flow.partial import Merge, PartialAggregate
+from riverlock.flow.gathering import Gathering
+from riverlock.flow.operators import BuiltIn
+from riverlock.flow.partial import Merge, PartialAggregate, PythonAggregate
+from riverlock.flow.triggers import Trigger
+from riverlock.flow.windows import TimeWindows
 from riverlock.testing import harness, run_local
 from riverlock.testing.harness import Harness
 
@@ -89,6 +94,50 @@ def test_count_windows_are_those_of_a_batch(
         assert applied.state("chunks", key=key) == {}
         assert summed.state("panes", key=key) is None
         assert summed.timers(key) == []
+
+
+class Listed(PythonAggregate):
+    """Changes an accumulator that is merged, as users may."""
+
+    collects = LONG
+    kept = Type("array", element=LONG)
+
+    def fold(self, values: Iterable[Any]) -> list[Any]:
+        return list(values)
+
+    def merge(self, a: Any, b: Any) -> Any:
+        a.extend(b)
+        return a
+
+    def result(self, kept: Any) -> Any:
+        return kept
+
+
+@pytest.mark.parametrize("splits", [(4,), (2, 2), (1, 1, 1, 1)])
+def test_an_accumulator_that_is_changed_does_not_spoil_other_windows(
+    splits: tuple[int, ...],
+) -> None:
+    lists = Listed()
+    merge = Merge(columns={"v": lists.kept}, how=lists)
+    listed = PartialAggregate(type=lists.kept, merges=(merge,), result=lists)
+    columns = schema_of("k string, at timestamp, v array<bigint>")
+    sent = [("a", from_micros(n), [n]) for n in range(4)]
+
+    def run(process: BuiltIn, **options: Any) -> list[Any]:
+        h = harness(process, key="k", input=columns, **options)
+        left = sent
+        for count in splits:
+            h.send(*left[:count])
+            left = left[count:]
+        h.advance_watermark(from_micros(END_US))
+        return [row[-1] for row in h.output]
+
+    counted = Counted(Aggregates({"v": listed}), rl.count_windows(3, 1))
+    assert run(counted) == [[0], [0, 1], [0, 1, 2], [1, 2, 3]]
+    window = TimeWindows(size_us=4, slide_us=2)
+    early = Gathering(window=window, trigger=Trigger(count=100))
+    triggered = early.operator(Aggregates({"v": listed}))
+    assert run(triggered, event_time="at") == [[0, 1], [0, 1, 2, 3], [2, 3]]
 
 
 def test_count_windows_need_no_event_time() -> None:

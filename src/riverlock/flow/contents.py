@@ -6,6 +6,7 @@ what becomes of these is the same for all: aggregates, a fold, or the records as
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from riverlock.core.errors import InvalidFlowError
 from riverlock.core.record import record_maker
 from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of
 from riverlock.flow.operators import results_of
-from riverlock.flow.partial import columns_of, merger, merges_of
+from riverlock.flow.partial import PythonAggregate, columns_of, merger, merges_of
 from riverlock.flow.window_aggregate import check_output
 from riverlock.flow.windows import GAP
 from riverlock.state.codec import codec_of
@@ -59,8 +60,12 @@ class Content:
         raise AssertionError
 
     def merged(self, parts: list[Any], ctx: Any) -> Any:
-        """Return the content of windows that become one."""
+        """Return the content of windows that become one; the parts may be changed."""
         raise AssertionError
+
+    def copied(self, held: Any) -> Any:
+        """Return content that can be merged while this one is needed elsewhere."""
+        return held
 
     def loaded(self, values: Sequence[Any]) -> Any:
         """Return what ``stored`` has stored."""
@@ -106,6 +111,8 @@ class Aggregates(Content):
         merges = merges_of(self.aggregates)
         self.fields = tuple(Field(f"of_{n}", t) for n, t in parts.items())
         self._merges = [(tuple(m.columns), merger(m.how)) for m in merges]
+        # Merging in Python may change an accumulator.
+        self._changes = any(isinstance(m.how, PythonAggregate) for m in merges)
         self._parts, self._width = tuple(parts), len(keys.fields)
         self._places = [columns.names.index(n) for n in parts]
         results = [Field(n, each.type) for n, each in self.aggregates.items()]
@@ -125,6 +132,10 @@ class Aggregates(Content):
             parts = [*(self._both(a, b) for a, b in pairs), *odd]
         found: dict[str, Any] = parts[0]
         return found
+
+    def copied(self, held: Any) -> Any:
+        """Copy accumulators."""
+        return deepcopy(held) if self._changes else held
 
     def _both(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -126,7 +126,9 @@ class Counted(BuiltIn):
         if not mine:
             return
         numbers = Numbers(max(first, 1), last)
-        held = self.content.merged([self._one(pane, ctx) for pane in mine], ctx)
+        # Windows that overlap have panes in common.
+        parts = [self.content.copied(self._one(pane, ctx)) for pane in mine]
+        held = self.content.merged(parts, ctx)
         times = [pane.latest_us for pane in mine if pane.latest_us is not None]
         ctx._time_us = max(times, default=None)
         yield from self.content.rows(held, Given(numbers, tuple(numbers)), self, ctx)

@@ -175,7 +175,9 @@ class Triggered(BuiltIn):
             return [self._joined(live, _Live(at, end, [part]), late_us)]
         pane = at - (at - window.offset_us) % window.pane_us + window.pane_us
         return [
-            self._added(live, end - window.size_us, end, part, late_us)
+            self._added(
+                live, end - window.size_us, end, self.content.copied(part), late_us
+            )
             for end in window.ends_of(pane)
             if late_us is None or end + self.lateness_us > late_us
         ]
