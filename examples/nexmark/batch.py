@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_DAY = "date_format(at, 'yyyy-MM-dd')"
-
 # The best bid of each auction that got one while it was open.
 _WINNERS = """
     select a.id, a.seller, a.category, a.expires as at, max(b.price) as price
@@ -43,7 +41,7 @@ QUERIES = {
         from auction a join person p on a.seller = p.id
         where a.category = 10 and p.state in ('OR', 'ID', 'CA')
     """,
-    "q4": f"select category, avg(price) as price from ({_WINNERS}) group by category",
+    "q4": "select category, avg(price) as price from winner group by category",
     "q5": """
         select auction, bids, ends
         from (select *, max(bids) over (partition by ends) as most
@@ -52,11 +50,11 @@ QUERIES = {
                     group by auction, window(at, '10 seconds', '2 seconds')))
         where bids = most
     """,
-    "q6": f"""
+    "q6": """
         select seller, at, avg(price) over (
             partition by seller order by at, price
             rows between 9 preceding and current row) as price
-        from ({_WINNERS})
+        from winner
     """,
     "q7": """
         select b.price, h.ends, b.auction, b.bidder, b.at
@@ -82,16 +80,16 @@ QUERIES = {
                concat('value-', mod(auction, 10000)) as value
         from bid where mod(auction, 10000) between 0 and 9999
     """,
-    "q15": f"select {_DAY} as day, {_STATISTICS} from bid group by 1",
-    "q16": f"select channel, {_DAY} as day, {_STATISTICS} from bid group by 1, 2",
-    "q17": f"""
-        select auction, {_DAY} as day, count(*) as total,
+    "q15": f"select day, {_STATISTICS} from bid_of_day group by 1",  # noqa: S608
+    "q16": f"select channel, day, {_STATISTICS} from bid_of_day group by 1, 2",  # noqa: S608
+    "q17": """
+        select auction, day, count(*) as total,
                count(*) filter (where price < 10000) as rank1,
                count(*) filter (where price >= 10000 and price < 1000000) as rank2,
                count(*) filter (where price >= 1000000) as rank3,
                min(price) as lowest, max(price) as highest, avg(price) as average,
                sum(price) as sum
-        from bid group by 1, 2
+        from bid_of_day group by 1, 2
     """,
     "q18": """
         select bidder, auction,
@@ -123,11 +121,16 @@ QUERIES = {
     "q23": """
         select b.bidder, b.price, b.channel, b.at as bid_at, p.name, p.email, p.city,
                p.state, a.id as sells, a.item, a.at as opened
-        from bid b join person p on p.id = b.bidder join auction a on a.seller = b.bidder
+        from bid b
+        join person p on p.id = b.bidder
+        join auction a on a.seller = b.bidder
     """,
 }
 
 
 def expected(spark: "SparkSession", name: str) -> "DataFrame":
     """Return what a query should give of the tables person, auction and bid."""
+    spark.sql(_WINNERS).createOrReplaceTempView("winner")
+    days = "select *, date_format(at, 'yyyy-MM-dd') as day from bid"
+    spark.sql(days).createOrReplaceTempView("bid_of_day")
     return spark.sql(QUERIES[name])

@@ -1,13 +1,16 @@
 """What the flow has made, next to what it should have made, as multisets of rows."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from examples.nexmark.batch import expected
 from examples.nexmark.queries import QUERIES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,44 +28,46 @@ class Comparison:
 
 def compare(spark: "SparkSession", name: str, out: str) -> Comparison:
     """Compare the results of a query with those of plain Spark SQL."""
-    from pyspark.sql import functions as F
-
     truth = expected(spark, name)
-    made = results(spark, name, out)
-    made = made.select(*truth.columns).withColumn("side", F.lit(-1))
-    sides = truth.withColumn("side", F.lit(1)).unionAll(made)
-    counted = sides.groupBy(*truth.columns).agg(
-        F.count_if(F.col("side") > 0).alias("expected"),
-        F.count_if(F.col("side") < 0).alias("found"),
-    )
-    row = counted.selectExpr(
-        "sum(expected)",
-        "sum(found)",
-        "sum(greatest(expected - found, 0))",
-        "sum(greatest(found - expected, 0))",
-    ).first()
-    assert row is not None
-    numbers = [int(value or 0) for value in row]
+    made = _written(spark, f"{out}/{name}", truth, QUERIES[name].key)
+    counts = Counter(_values(truth.collect(), truth.columns))
+    found = Counter(_values(_newest(made, QUERIES[name].key), truth.columns))
+    if name == "q12":
+        found = _over_all_periods(found)
     return Comparison(
         name=name,
-        expected=numbers[0],
-        found=numbers[1],
-        lost=numbers[2],
-        duplicated=numbers[3],
+        expected=counts.total(),
+        found=found.total(),
+        lost=(counts - found).total(),
+        duplicated=(found - counts).total(),
     )
 
 
-def results(spark: "SparkSession", name: str, out: str) -> "DataFrame":
-    """Return the rows of a query that count: of rows that replace others, the newest.
+def _written(
+    spark: "SparkSession", folder: str, truth: "DataFrame", key: tuple[str, ...]
+) -> list["Row"]:
+    """Read what the sink wrote, as any reader would; ``epoch`` is in its folders."""
+    missing = [f"{column} timestamp" for column in key if column not in truth.columns]
+    columns = [f"{f.name} {f.dataType.simpleString()}" for f in truth.schema.fields]
+    schema = ", ".join([*columns, *missing, "epoch bigint"])
+    return spark.read.schema(schema).parquet(folder).collect()
 
-    ``epoch`` is the name of the folders in which the sink puts what an epoch gave.
-    """
-    rows = spark.read.parquet(f"{out}/{name}")
-    key = ", ".join(QUERIES[name].key)
-    if key:
-        newest = f"row_number() over (partition by {key} order by epoch desc) as newest"
-        rows = rows.selectExpr("*", newest).where("newest = 1").drop("newest")
-    if name == "q12":
-        rows = rows.groupBy("bidder").agg({"bids": "sum"})
-        rows = rows.withColumnRenamed("sum(bids)", "bids")
-    return rows
+
+def _newest(rows: list["Row"], key: tuple[str, ...]) -> Iterable["Row"]:
+    """Return the rows that count: of rows that replace each other, the last."""
+    if not key:
+        return rows
+    rows.sort(key=attrgetter("epoch"))
+    return {tuple(row[k] for k in key): row for row in rows}.values()
+
+
+def _values(rows: Iterable["Row"], columns: list[str]) -> Iterable[tuple[Any, ...]]:
+    return (tuple(row[c] for c in columns) for row in rows)
+
+
+def _over_all_periods(rows: Counter[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
+    """Add up the bids that each bidder made in any period of the clock."""
+    bids: Counter[Any] = Counter()
+    for (bidder, number), periods in rows.items():
+        bids[bidder] += number * periods
+    return Counter(bids.items())

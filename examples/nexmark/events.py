@@ -30,11 +30,11 @@ OPEN_AUCTIONS, ACTIVE_PEOPLE, AHEAD = 100, 1000, 10
 HOT_EVERY = 100
 CHANNELS = 10_000
 
-_FIRST = "Ada Alan Barbara Edsger Grace Jim Leslie Nancy Niklaus Tony".split()
-_LAST = "Dijkstra Gray Hoare Hopper Kay Lamport Liskov Lovelace Lynch Wirth".split()
-_CITIES = "Bend Boise Cheyenne Kent Phoenix Portland Redmond Seattle Tucson".split()
-_STATES = "AZ CA ID OR WA WY".split()
-_SITES = "Google Facebook Baidu Apple".split()
+_FIRST = ["Ada", "Alan", "Barbara", "Edsger", "Grace", "Jim", "Leslie", "Nancy"]
+_LAST = ["Dijkstra", "Gray", "Hopper", "Kay", "Lamport", "Liskov", "Lovelace", "Lynch"]
+_CITIES = ["Bend", "Boise", "Cheyenne", "Kent", "Phoenix", "Portland", "Seattle"]
+_STATES = ["AZ", "CA", "ID", "OR", "WA", "WY"]
+_SITES = ["Google", "Facebook", "Baidu", "Apple"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +63,21 @@ class Events:
         return timedelta(microseconds=events * 1_000_000 // self.per_second)
 
     @property
+    def open(self) -> timedelta:
+        """How long an auction is bid for, at most."""
+        return self.span((OPEN_AUCTIONS // AUCTIONS + 2) * ROUND)
+
+    @property
+    def active(self) -> timedelta:
+        """How long somebody bids and sells, at most."""
+        return self.span((ACTIVE_PEOPLE + 1) * ROUND)
+
+    @property
+    def ahead(self) -> timedelta:
+        """How long before they appear people and auctions may be named."""
+        return self.span((AHEAD + 2) * ROUND)
+
+    @property
     def columns(self) -> dict[str, str]:
         """What all events have, by their place in the input, ``id``."""
         # 953 is a prime: each number of a group comes up once.
@@ -82,7 +97,7 @@ class Events:
         return {
             "id": f"{FIRST_ID} + round",
             "name": f"concat({self._one_of(_FIRST, 1)}, ' ', {self._one_of(_LAST, 2)})",
-            "email": f"concat({self._letters(3, 7)}, '@', {self._letters(4, 5)}, '.com')",
+            "email": f"concat({self._letters(3, 7)}, '@example.com')",
             "card": f"lpad({self._below(10**16, 5)}, 16, '0')",
             "city": self._one_of(_CITIES, 6),
             "state": self._one_of(_STATES, 7),

@@ -54,7 +54,9 @@ class Offer:
 class Winners(rl.TwoInputProcess):
     """Queries 4 and 6. The best bid (left) of each auction (right), when it closes."""
 
-    output = "auction bigint, seller bigint, category bigint, price bigint, at timestamp"
+    output = (
+        "auction bigint, seller bigint, category bigint, price bigint, at timestamp"
+    )
     offer = rl.Value(Offer)
     best = rl.Value("bigint")
     # Bids that came before the auction did: it may still have opened before them.

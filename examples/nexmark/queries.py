@@ -8,11 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import riverlock as rl
 from examples.nexmark.events import (
-    ACTIVE_PEOPLE,
-    AHEAD,
-    AUCTIONS,
-    OPEN_AUCTIONS,
-    ROUND,
     Events,
     only,
     stream_of,
@@ -47,21 +42,6 @@ class Market:
         bids = self.bids.select("auction", "price", "at").key_by("auction")
         auctions = self.auctions.select("id", "seller", "category", "at", "expires")
         return bids.connect(auctions.key_by("id")).process(Winners(), uid="winners")
-
-    @property
-    def open(self) -> timedelta:
-        """How long an auction is bid for, at most; nobody bids for older ones."""
-        return self.events.span((OPEN_AUCTIONS // AUCTIONS + 2) * ROUND)
-
-    @property
-    def active(self) -> timedelta:
-        """How long somebody bids and sells, at most."""
-        return self.events.span((ACTIVE_PEOPLE + 1) * ROUND)
-
-    @property
-    def ahead(self) -> timedelta:
-        """How long before they appear people and auctions may be named."""
-        return self.events.span((AHEAD + 2) * ROUND)
 
 
 def q0(m: Market) -> rl.Stream:
@@ -232,7 +212,7 @@ def q20(m: Market) -> rl.Stream:
         *("expires", "seller", "category", "extra as auction_extra"),
     )
     return m.bids.key_by("auction").join(
-        auctions.key_by("id"), within=(-m.open, m.ahead), uid="q20"
+        auctions.key_by("id"), within=(-m.events.open, m.events.ahead), uid="q20"
     )
 
 
@@ -248,10 +228,10 @@ def q23(m: Market) -> rl.Stream:
     bids = m.bids.select("bidder", "price", "channel", "at as bid_at")
     auctions = m.auctions.select("seller", "id as sells", "item", "at as opened")
     people = bids.key_by("bidder").join(
-        persons.key_by("id"), within=(-m.active, m.ahead), uid="q23"
+        persons.key_by("id"), within=(-m.events.active, m.events.ahead), uid="q23"
     )
     # A pair has the later time of the two: the auction may be long before or after it.
-    longest = m.active + m.ahead
+    longest = m.events.active + m.events.ahead
     return people.key_by("bidder").join(
         auctions.key_by("seller"), within=(-longest, longest), uid="q23b"
     )
@@ -295,7 +275,7 @@ QUERIES = {
 
 
 def build(events: Events, out: str, names: list[str] | None = None) -> rl.Flow:
-    """Return a flow of queries; each writes Parquet files into its folder of ``out``."""
+    """Return a flow of queries; each writes Parquet into its own folder of ``out``."""
     flow = rl.Flow("nexmark")
     market = Market(flow, events)
     for name in names or QUERIES:
