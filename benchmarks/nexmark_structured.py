@@ -144,7 +144,8 @@ def _q23(t: Tables) -> DataFrame:
     bids = t.bid.selectExpr("bidder", "price", "channel", "at as bid_at")
     auctions = t.auction.selectExpr("seller", "id as sells", "item", "at as opened")
     near = _near("came", "bid_at", t.events.active, t.events.ahead)
-    people = bids.join(persons, F.expr(f"bidder = id and {near}"))
+    # Of two event times in one stream Spark does not know which to take.
+    people = bids.join(persons, F.expr(f"bidder = id and {near}")).drop("came")
     near = _near("opened", "bid_at", t.events.active, t.events.active)
     return people.join(auctions, F.expr(f"bidder = seller and {near}"))
 

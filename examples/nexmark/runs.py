@@ -5,14 +5,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import riverlock as rl
 from riverlock.core import faults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
 # Each virtual machine lives for seconds: compiling for the long run does not pay.
@@ -24,7 +22,7 @@ def run(
     spark: "SparkSession",
     root: Path,
     rows_per_epoch: int,
-    on_status: "Callable[[object], None] | None" = None,
+    **options: Any,
 ) -> None:
     """Run the queries to the end of the events, from wherever they are."""
     flow.run(
@@ -32,7 +30,7 @@ def run(
         spark=spark,
         available_now=True,
         max_rows_per_epoch=rows_per_epoch,
-        on_status=on_status,
+        **options,
     )
 
 
