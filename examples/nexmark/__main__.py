@@ -63,7 +63,8 @@ def _run(spark: Any, events: Events, chosen: argparse.Namespace, root: Path) -> 
 
 
 def _show(status: Any) -> None:
-    console.print(f"  epoch {status.epoch}: {status.rows:,} events")
+    if status.state == "running":
+        console.print(f"  epoch {status.epoch}: {status.rows:,} events")
 
 
 def _play(events: Events, chosen: argparse.Namespace, root: Path) -> bool:

@@ -9,6 +9,7 @@ import riverlock as rl
 
 PERIOD = rl.seconds(10)
 LAST_AUCTIONS = 10
+STATES = ("OR", "ID", "CA")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -30,17 +31,18 @@ class Suggestions(rl.TwoInputProcess):
         if self.seller is None:
             self.waiting.append(auction.auction)
         else:
-            yield self._pair(auction.auction)
+            yield from self._local(auction.auction)
 
     def on_right(self, person: Any, ctx: rl.Context) -> Iterator[Any]:
         self.seller = Seller(person.name, person.city, person.state)
         for auction in self.waiting:
-            yield self._pair(auction)
+            yield from self._local(auction)
         self.waiting.clear()
 
-    def _pair(self, auction: int) -> tuple[Any, ...]:
-        person = self.seller
-        return person.name, person.city, person.state, auction
+    def _local(self, auction: int) -> Iterator[Any]:
+        seller = self.seller
+        if seller.state in STATES:
+            yield seller.name, seller.city, seller.state, auction
 
 
 @dataclass

@@ -62,8 +62,7 @@ def q2(m: Market) -> rl.Stream:
 def q3(m: Market) -> rl.Stream:
     """Local item suggestion: who sells in a category, in three states."""
     auctions = m.auctions.where("category = 10").select("seller", "id as auction")
-    persons = m.persons.where("state in ('OR', 'ID', 'CA')")
-    sellers = persons.select("id", "name", "city", "state").key_by("id")
+    sellers = m.persons.select("id", "name", "city", "state").key_by("id")
     return auctions.key_by("seller").connect(sellers).process(Suggestions(), uid="q3")
 
 
