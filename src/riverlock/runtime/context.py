@@ -11,7 +11,7 @@ from riverlock.state.keys import TIMER, time_of
 from riverlock.state.store import EVENT, PROCESSING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableMapping
     from datetime import datetime
 
     from riverlock.flow.process import SideOutput
@@ -60,7 +60,7 @@ class Context:
         self._time_us: int | None = None
         self._random: random.Random | None = None
         # Timers of the current key that were set (True) or removed (False).
-        self._timers: dict[tuple[int, int], bool] = {}
+        self._timers: MutableMapping[tuple[int, int], bool] = {}
         self._emitted: dict[str, list[tuple[Any, int | None]]] = {}
         self._main: list[tuple[Any, int | None]] = []
         self._freezers: dict[str, Callable[[Any], Any]] = {}

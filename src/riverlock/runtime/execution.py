@@ -10,8 +10,10 @@ one decode and one encode. Values of the key are plain attributes meanwhile.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from contextlib import contextmanager
 from functools import partial
+from heapq import heappop, heappush
 from itertools import islice
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
@@ -32,7 +34,7 @@ from riverlock.state.codec import encode
 from riverlock.state.store import EVENT, PROCESSING, StateReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -473,26 +475,47 @@ class Execution:
             ctx._watermark_us = before
 
     def _fire_all(self, pending: list[tuple[int, int]], *, careful: bool) -> None:
-        ctx = self.ctx
+        ctx, waiting = self.ctx, set(pending)
         while pending:
-            at_us, kind = pending.pop(0)
+            timer = at_us, kind = heappop(pending)
+            waiting.discard(timer)
             if ctx._timers.get((kind, at_us)) is False:
                 continue  # deleted by an earlier timer
             ctx._timers[(kind, at_us)] = False
             ctx._time_us = at_us if kind == EVENT else None
-            step = partial(self._user.on_timer, from_micros(at_us), ctx)
-            name = f"timer at {to_iso(at_us)}"
-            if careful:
-                if not self._carefully(name, step) and self._skip is not None:
-                    self._skip(from_micros(at_us))
-                    self._instance.check()
-            else:
-                self._guard("on_timer", self._settled_step, step, record=name)
+            changed = self._timers_changed_by(at_us, careful=careful)
             # One set for the same or an earlier time waits for the next epoch: a
             # timer that sets itself again must not keep the epoch for ever.
-            new = set(self._newly_due()) - set(pending)
-            self._deferred |= {(t, k) for t, k in new if t <= at_us}
-            pending = sorted({*pending, *(new - self._deferred)})
+            for new in self._due_of(changed):
+                if new[0] <= at_us:
+                    self._deferred.add(new)
+                elif new not in waiting:
+                    waiting.add(new)
+                    heappush(pending, new)
+
+    def _timers_changed_by(
+        self, at_us: int, *, careful: bool
+    ) -> Mapping[tuple[int, int], bool]:
+        """Fire a timer; returns what it set and removed, for a key may have many."""
+        ctx = self.ctx
+        known, changed = ctx._timers, dict[tuple[int, int], bool]()
+        ctx._timers = layered = ChainMap(changed, known)
+        step = partial(self._user.on_timer, from_micros(at_us), ctx)
+        name = f"timer at {to_iso(at_us)}"
+        try:
+            if careful:
+                if not self._carefully(name, step):
+                    changed.clear()
+                    ctx._timers = layered
+                    if self._skip is not None:
+                        self._skip(from_micros(at_us))
+                        self._instance.check()
+            else:
+                self._guard("on_timer", self._settled_step, step, record=name)
+            known.update(changed)
+        finally:
+            ctx._timers = known
+        return changed
 
     def _settled_step(self, step: Callable[[], Iterable[Any] | None]) -> None:
         self._instance.settle()
@@ -501,12 +524,17 @@ class Execution:
 
     def _newly_due(self) -> list[tuple[int, int]]:
         """Return due timers that were set in this turn, earliest first."""
-        found = []
-        for (kind, at), is_on in self.ctx._timers.items():
+        return sorted(self._due_of(self.ctx._timers))
+
+    def _due_of(
+        self, timers: Mapping[tuple[int, int], bool]
+    ) -> Iterator[tuple[int, int]]:
+        """Give the timers that are set and due, but for those of the next epoch."""
+        for (kind, at), is_on in timers.items():
             limit = self._limits[kind]
-            if is_on and limit is not None and at <= limit:
-                found.append((at, kind))
-        return sorted(t for t in found if t not in self._deferred)
+            is_due = is_on and limit is not None and at <= limit
+            if is_due and (at, kind) not in self._deferred:
+                yield at, kind
 
     def _record_timers(self, at: tuple[bytes, int, tuple[Any, ...]]) -> None:
         for (kind, when), is_on in sorted(self.ctx._timers.items()):

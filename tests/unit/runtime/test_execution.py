@@ -12,6 +12,7 @@ import pytest
 from riverlock.core.errors import StateError, StateTypeError, UserCodeError
 from riverlock.core.times import hours, minutes, seconds
 from riverlock.flow.process import Process, SideOutput
+from riverlock.runtime.execution import Execution
 from riverlock.state.spec import List, Map, Reducing, Value
 from riverlock.testing import Harness, harness
 
@@ -217,6 +218,27 @@ def test_timer_that_sets_itself_again_fires_once_per_epoch() -> None:
     assert told(h) == ["timer 10"]
     h.send(row("a", 10))
     assert told(h) == ["timer 10", "timer 10", "event 10"]
+
+
+def test_timers_of_a_key_are_not_all_looked_at_for_each_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at = 0
+    original = Execution._due_of
+
+    def counting(self: Execution, timers: Any) -> Iterator[tuple[int, int]]:
+        nonlocal looked_at
+        looked_at += len(timers)
+        return original(self, timers)
+
+    h = make(Alarm())
+    h.send(*(row("a", v) for v in range(1, 201)))
+    monkeypatch.setattr(Execution, "_due_of", counting)
+
+    h.advance_watermark(T + seconds(200))
+
+    assert told(h)[200:] == [f"timer {v}" for v in range(1, 201)]
+    assert looked_at <= 400
 
 
 def test_processing_timers_follow_the_clock_and_have_no_event_time() -> None:
@@ -1177,6 +1199,26 @@ def test_poison_timer_is_dropped_and_told() -> None:
     assert h.state("total", "a") == total
     assert h.timers("a") == []
     assert "timer at 2024-01-01T00:00:05Z" in h.dead_letters[0]["record"]
+
+
+def test_timers_that_a_poison_timer_has_set_and_removed_are_taken_back() -> None:
+    class Meddler(Alarm):
+        def on_timer(self, at: datetime, ctx: Any) -> Iterator[Any]:
+            if at == T + seconds(5):
+                ctx.set_timer(T + seconds(6))
+                ctx.delete_timer(T + seconds(7))
+                raise ValueError("poison")
+            yield from super().on_timer(at, ctx)
+
+    h = make(Meddler(), on_error="dead_letter")
+    h.send(row("a", 5), row("a", 7))
+    h.clear_output()
+
+    h.advance_watermark(T + minutes(1))
+
+    assert told(h) == ["timer 7"]
+    assert h.timers("a") == []
+    assert len(h.dead_letters) == 1
 
 
 def test_without_dead_letters_poison_fails_the_epoch() -> None:
