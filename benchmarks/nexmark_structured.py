@@ -146,7 +146,8 @@ def _q23(t: Tables) -> DataFrame:
     near = _near("came", "bid_at", t.events.active, t.events.ahead)
     # Of two event times in one stream Spark does not know which to take.
     people = bids.join(persons, F.expr(f"bidder = id and {near}")).drop("came")
-    near = _near("opened", "bid_at", t.events.active, t.events.active)
+    longest = t.events.active + t.events.ahead
+    near = _near("opened", "bid_at", longest, longest)
     return people.join(auctions, F.expr(f"bidder = seller and {near}"))
 
 
