@@ -35,11 +35,11 @@ def riverlock(kind: str, chosen: argparse.Namespace, window: Window) -> list[Epo
     size = f"{60 * chosen.panes} seconds"
     windows = rl.tumbling(PANE) if kind == "tumbling" else rl.sliding(size, PANE)
     counts = keyed.window(windows).count(uid="counts")
-    counts.write(rl.sinks.for_each_epoch(_nothing), uid="out")
+    counts.write(rl.sinks.for_each_epoch(nothing), uid="out")
     return epochs_of(flow, window, epoch_target=None, max_rows_per_epoch=chosen.rows)
 
 
-def _nothing(frame: Any, epoch: int) -> None:
+def nothing(frame: Any, epoch: int) -> None:
     """Take the rows as every sink does, and leave it at that."""
 
 
