@@ -57,7 +57,7 @@ def _sessions() -> Any:
         ) -> Any:
             from pyspark.sql import Row
 
-            session = self._open.get()
+            session: Any = self._open.get()
             before = None if session is None else session[1]
             for row in rows:
                 at = int(row.at.timestamp() * 1000)
@@ -82,7 +82,8 @@ def _sessions() -> Any:
         ) -> Any:
             from pyspark.sql import Row
 
-            begin, end, n = self._open.get()
+            session: Any = self._open.get()
+            begin, end, n = session
             self._open.clear()
             yield Row(k=key[0], begin=begin, end=end, n=n)
 

@@ -104,15 +104,10 @@ def q7(m: Market) -> rl.Stream:
 
 def q8(m: Market) -> rl.Stream:
     """Monitor new users: who became a seller in the ten seconds of their arrival."""
-    period = "timestamp_seconds(unix_seconds(at) div 10 * 10)"
-    persons = m.persons.select("id", "name", f"{period} as period")
-    auctions = m.auctions.select("seller", f"{period} as period")
-    return persons.key_by("id", "period").join(
-        auctions.key_by("seller", "period"),
-        within=(-PERIOD, PERIOD),
-        how="semi",
-        uid="q8",
-    )
+    persons = m.persons.select("id", "name").key_by("id")
+    sellers = m.auctions.select("seller").key_by("seller")
+    new = persons.join(sellers, window=rl.tumbling(PERIOD), how="semi", uid="q8")
+    return new.select("id", "name", "window_start as period")
 
 
 def q11(m: Market) -> rl.Stream:

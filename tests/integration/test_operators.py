@@ -605,7 +605,7 @@ def _build(what: str, stream: Any) -> None:  # noqa: C901 - one arm per mistake
             stream.event_time("n").write(rl.sinks.memory())
             stream.flow.check()
         case "unsupported aggregate":
-            stream.key_by("user").agg(x="count(distinct n)").write(rl.sinks.memory())
+            stream.key_by("user").agg(x="corr(n, n)").write(rl.sinks.memory())
             stream.flow.check()
         case "no output declared":
             stream.key_by("user").process(Silent()).write(rl.sinks.memory())

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
+from riverlock.flow.gathering import Gathering
 from riverlock.flow.graph import Keyed, inputs_of
 from riverlock.flow.windows import SessionWindows, TimeWindows
 from riverlock.spark.compile import WriteStage
@@ -161,7 +162,7 @@ def test_refused_queries_say_which_part_and_what_to_write(
     ],
 )
 def test_group_by_becomes_our_operators(
-    flow: rl.Flow, call: str, window: object
+    flow: rl.Flow, call: str, window: TimeWindows | SessionWindows
 ) -> None:
     query = f"""SELECT e.user, {call}, upper(user), sum(amount) AS total, count(*)
         FROM events e GROUP BY {call}, user, upper(user)"""
@@ -171,8 +172,7 @@ def test_group_by_becomes_our_operators(
     (keyed,) = flow.find(Keyed)
     assert keyed.uid == "q"
     assert keyed.keys == ("user", "key_1")
-    assert keyed.window == window
-    assert keyed.lateness_us == 60_000_000
+    assert keyed.windows == Gathering(window=window, lateness_us=60_000_000)
     assert keyed.aggregates == {"total": "sum(`arg_1`)", "agg_1": "count(1)"}
 
 
