@@ -121,6 +121,37 @@ def test_windows_of_all_kinds(spark: SparkSession, tmp_path: Path) -> None:
     )
 
 
+def test_windows_that_are_given_early_do_not_move_time(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # One event time only: rows of later operators do not say whose they are.
+    flow = rl.Flow("early")
+    columns = {"k": "id % 2", "at": "timestamp_seconds(60 * id)"}
+    source = rl.sources.generator(columns, rows=60, bounded=True)
+    stream = flow.read(source, uid="in").event_time("at")
+    windows = stream.window(rl.sliding("1 hour", "10 minutes")).agg(n="count(*)")
+    final, whole, again = (rl.sinks.memory() for _ in range(3))
+    windows.write(final)
+    windows.write(whole, mode="complete")
+    hours = stream.window(rl.tumbling("1 hour"), trigger=rl.early(count=20))
+    firings = hours.agg(seen="count(*)")
+    firings.key_by("firing").agg(seen="max(seen)", n="count(*)").write(again)
+
+    flow.run(
+        str(tmp_path / "store"), spark=spark, available_now=True, max_rows_per_epoch=7
+    )
+
+    in_each = Counter(
+        end
+        for minute in range(60)
+        for end in range(10 * (minute // 10 + 1), 10 * (minute // 10) + 61, 10)
+    )
+    for sink in (final, whole):
+        found = {int(row[1].timestamp()) // 60: row[2] for row in sink.rows()}
+        assert found == in_each
+    assert sorted(again.rows())[-2:] == [("early", 60, 3), ("on time", 60, 1)]
+
+
 def _sessions(records: list[Any]) -> list[list[Any]]:
     found: list[list[Any]] = []
     for record in sorted(records, key=lambda r: r[2]):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import riverlock as rl
+from riverlock.flow.graph import declared_behind_keyed
 from riverlock.runtime.columns import SEQ, TIME
 from riverlock.runtime.event_times import greatest_times
 from riverlock.runtime.task import Staging, Targets
@@ -47,6 +48,30 @@ def test_times_of_a_later_stage_do_not_move_the_watermark_of_another_input() -> 
     program: Any = SimpleNamespace(event_times=("a", "b"), time_column=TIME)
 
     assert greatest_times(table, program).get("a") is None
+
+
+def test_a_window_that_is_given_early_does_not_move_the_watermark() -> None:
+    # Its row has the time of its end, which no record has reached.
+    table = pa.table({TIME: [3_599_999_999]})
+    program: Any = SimpleNamespace(
+        event_times=("a",), time_column=TIME, follows_keyed=True
+    )
+
+    assert greatest_times(table, program) == {}
+
+
+def test_a_time_that_is_declared_behind_an_operator_moves_the_watermark() -> None:
+    flow = rl.Flow("declared")
+    columns = "k long, at timestamp"
+    source = rl.sources.files("in", format="json", schema=columns)
+    rows = flow.read(source, uid="in")
+    latest = rows.key_by("k").agg(at="max(at)", uid="latest")
+    latest.event_time("at").key_by("k").agg(n="count(*)", uid="behind")
+    latest.key_by("k").agg(n="count(*)", uid="without")
+
+    found = {k.uid: declared_behind_keyed(k) for k in flow.keyed}
+
+    assert found == {"latest": False, "behind": True, "without": False}
 
 
 def test_an_output_and_a_sink_of_the_same_name_do_not_share_a_file(

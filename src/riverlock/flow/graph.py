@@ -26,6 +26,7 @@ __all__ = [
     "RowWise",
     "Union",
     "Write",
+    "declared_behind_keyed",
     "event_times_of",
     "inputs_of",
     "upstream",
@@ -170,6 +171,22 @@ def inputs_of(node: Node | Write) -> tuple[Node, ...]:
             return (node.input, *others)
         case _:
             return (node.input,)
+
+
+def declared_behind_keyed(node: Keyed) -> bool:
+    """Whether an operator reads outputs of others, and times that are declared here.
+
+    Then only some of its rows move a watermark.
+    """
+    ways = [node.input]
+    has_outputs = has_times = False
+    while ways:
+        each = ways.pop()
+        has_times |= isinstance(each, EventTime)
+        is_output = isinstance(each, Output) and isinstance(each.input, Keyed)
+        has_outputs |= is_output
+        ways += () if is_output else inputs_of(each)
+    return has_outputs and has_times
 
 
 def event_times_of(node: Node) -> list[EventTime]:

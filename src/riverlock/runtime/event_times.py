@@ -74,8 +74,10 @@ def _by_declaration(table: pa.Table | None, program: OperatorProgram) -> Any:
     if table is None or not names or program.time_column not in table.column_names:
         return
     if SOURCE not in table.column_names:
-        # Rows of an earlier stage: their times were counted when they were read.
-        parts = [] if len(names) > 1 else [(names[0], table)]
+        # Rows of an earlier stage: the times of records were counted when they were
+        # read, and a window that is given early has an end that nobody has reached.
+        is_later = len(names) > 1 or program.follows_keyed
+        parts = [] if is_later else [(names[0], table)]
     else:
         parts = [
             (name, table.filter(pc.equal(table[SOURCE], number)))

@@ -22,6 +22,7 @@ from riverlock.core.errors import (
     InvalidFlowError,
     RiverlockError,
 )
+from riverlock.flow.graph import declared_behind_keyed
 from riverlock.flow.unkeyed import ALL, ALL_RECORDS
 from riverlock.runtime.columns import GROUP, INPUT, SEQ
 from riverlock.runtime.inputs import (
@@ -192,6 +193,7 @@ class SparkEngine:
             self.compiled.event_times,
             staged,
             late,
+            says_source=any(map(declared_behind_keyed, self.compiled.flow.keyed)),
         )
 
     def _late(self, order: RunStage, parent: Manifest | None) -> dict[str, LateRows]:

@@ -122,6 +122,8 @@ class Frames:
         event_times: Mapping[str, EventTime],
         staged: Mapping[tuple[str, str], tuple[Schema, list[str]]],
         late: Mapping[str, LateRows] | None = None,
+        *,
+        says_source: bool = False,
     ) -> None:
         """Take what the epoch reads.
 
@@ -132,6 +134,7 @@ class Frames:
             event_times: All event-time declarations of the flow, in order.
             staged: Columns and files of the outputs of stages that ran before.
             late: What windows that ran before say of records that came too late.
+            says_source: Number the declaration of rows also if there is only one.
         """
         self._spark = spark
         self._readers = readers
@@ -139,6 +142,7 @@ class Frames:
         self._event_times = event_times
         self._staged = staged
         self._late = late or {}
+        self._says_source = says_source or len(event_times) > 1
         self._made: dict[Node, DataFrame] = {}
 
     def is_empty(self, node: Node) -> bool:
@@ -249,7 +253,7 @@ class Frames:
             text = part.cast("string")
             # A null is a partition like any other.
             found[PART] = text if node.per is None else F.coalesce(text, F.lit(""))
-        if len(declared) > 1:
+        if self._says_source:
             found[SOURCE] = F.lit(list(declared).index(node.uid))
         return frame.withColumns(found)
 
