@@ -56,7 +56,7 @@ REFUSED = {
     "SELECT 1 FROM events HAVING count(*) > 1": ("HAVING without", "window"),
     "SELECT user, count(*) FROM events GROUP BY CUBE (user)": ("CUBE", "UNION ALL"),
     "SELECT user FROM events GROUP BY GROUPING SETS ((user))": ("SETS", "UNION ALL"),
-    "SELECT user, count(DISTINCT id) FROM events GROUP BY user": (
+    "SELECT user, sum(DISTINCT id) FROM events GROUP BY user": (
         "DISTINCT in an aggregate",
         "collect_set",
     ),

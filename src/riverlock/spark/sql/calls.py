@@ -21,16 +21,22 @@ _SKIP_NULLS = frozenset(
     {
         "approx_count_distinct",
         "approx_percentile",
+        "any",
         "array_agg",
         "avg",
+        "bool_and",
+        "bool_or",
         "collect_list",
         "collect_set",
         "count",
         "count_if",
+        "every",
         "max",
         "mean",
+        "median",
         "min",
         "percentile_approx",
+        "some",
         "std",
         "stddev",
         "stddev_pop",
@@ -91,6 +97,10 @@ class Calls:
         function = names(call)[-1].casefold()
         arguments = sequence(call.arguments())
         _check_call(call)
+        # The others would need what all rows of a group have been.
+        is_counted = function == "count" and len(arguments) == 1
+        if call.isDistinct() and not is_counted:
+            raise refused("distinct")
         for argument in arguments:
             if any(self._trees.is_aggregate(each) for each in below(argument)):
                 raise refused("nested")
@@ -103,7 +113,8 @@ class Calls:
                 raise refused("filter")
             first = self._trees.only_if(call.filter().get(), first)
         shown = [self._shown(each) for each in (first, *rest)]
-        return f"{function}({', '.join(shown)})"
+        distinct = "DISTINCT " if call.isDistinct() else ""
+        return f"{function}({distinct}{', '.join(shown)})"
 
     def _shown(self, argument: Any) -> str:
         """Return an argument as SQL: the name of a column, or a constant."""
@@ -118,8 +129,6 @@ class Calls:
 
 
 def _check_call(call: Any) -> None:
-    if call.isDistinct():
-        raise refused("distinct")
     if call.ignoreNulls().isDefined():
         raise refused("nulls")
     if call.orderingWithinGroup().size():

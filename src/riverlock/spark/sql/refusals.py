@@ -44,8 +44,8 @@ _PARTS = {
         "compute the inner one in a sub-select with a window",
     ),
     "distinct": (
-        "DISTINCT in an aggregate",
-        "for count(DISTINCT x) write size(collect_set(x))",
+        "DISTINCT in an aggregate other than count(DISTINCT x)",
+        "compute it of collect_set(x), behind the aggregate",
     ),
     "nulls": ("IGNORE NULLS", "leave rows with null out: WHERE x IS NOT NULL"),
     "within": ("WITHIN GROUP", "use percentile_approx(x, 0.5)"),
