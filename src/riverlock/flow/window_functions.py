@@ -6,7 +6,7 @@ stored once, however many windows it is in, and windows are put together when th
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -80,22 +80,22 @@ class WindowFunction(BuiltIn):
     def _result(self, ctx: Any) -> Iterator[Any]:
         """Take what came, give windows that are over, forget panes that are."""
         fresh, self._fresh = self._fresh, {}
-        alive = list(self.alive)
         for pane, records in fresh.items():
             self._absorb(pane, records, ctx)
-            if pane not in alive:
-                insort(alive, pane)
+        alive = sorted({*self.alive, *fresh})
         reached = first_open_us(ctx._watermark_us)
         if reached is not None:
             for end in self._due(alive, fresh, ctx):
                 span = Span(from_micros(end - self.window.size_us), from_micros(end))
-                panes = [p for p in alive if span_has(self.window, end, p)]
+                panes = _held(alive, end - self.window.size_us, end)
                 ctx._time_us = end - 1
                 yield from self._rows(span, panes, ctx)
-            closed_at = reached - self.lateness_us
-            for pane in [p for p in alive if self.window.last_end(p) <= closed_at]:
+            # The last windows of panes end in the order of the panes.
+            closed_at, last_end = reached - self.lateness_us, self.window.last_end
+            closed = bisect_right(alive, closed_at, key=last_end)
+            for pane in alive[:closed]:
                 self._forget(pane)
-                alive.remove(pane)
+            del alive[:closed]
         self.alive = alive
         self._set_alarm(alive, reached, ctx)
 
@@ -105,21 +105,28 @@ class WindowFunction(BuiltIn):
             first_open_us, (ctx._watermark_us, ctx._previous_us, ctx._late_us)
         )
         assert reached is not None
+        # Of panes whose windows are many, only those between two watermarks.
+        since = None if before is None else self.window.first_end(before + 1)
+        begin = None if since is None else since - self.window.size_us
         ends = {
             end
-            for pane in alive
-            for end in self.window.ends_of(pane)
-            if end <= reached and (before is None or end > before)
+            for pane in _held(alive, begin, reached)
+            for end in self._ends(pane, since, reached)
         }
         if before is not None:
             ends |= {
                 end
                 for pane in fresh
-                for end in self.window.ends_of(pane)
-                if end <= before
-                and (late_at is None or end + self.lateness_us > late_at)
+                for end in self._ends(pane, None, before)
+                if late_at is None or end + self.lateness_us > late_at
             }
         return sorted(ends)
+
+    def _ends(self, pane: int, since: int | None, until: int) -> range:
+        """Return when windows of a pane end, from an end on and until an instant."""
+        first, last = self.window.first_end(pane), self.window.last_end(pane)
+        first = first if since is None else max(first, since)
+        return range(first, min(last, until) + 1, self.window.slide_us)
 
     def _set_alarm(self, alive: list[int], reached: int | None, ctx: Any) -> None:
         """Let a timer bring the key's turn about when something is next to be done."""
@@ -154,9 +161,10 @@ class WindowFunction(BuiltIn):
         return self._record(stored)
 
 
-def span_has(window: TimeWindows, end_us: int, pane_us: int) -> bool:
-    """Whether a pane lies in the window that ends at an instant."""
-    return end_us - window.size_us < pane_us <= end_us
+def _held(panes: list[int], begin_us: int | None, end_us: int) -> list[int]:
+    """Return the panes, which are in order, that lie in a span of time."""
+    first = 0 if begin_us is None else bisect_right(panes, begin_us)
+    return panes[first : bisect_right(panes, end_us)]
 
 
 class WindowReduce(WindowFunction):
