@@ -45,7 +45,8 @@ def partition_times(
         return {}
     found = {}
     for name, mine in _by_declaration(table, program):
-        mine = mine.filter(mine[PART].is_valid())
+        # A partition of which no row has a time is not there: it says nothing of time.
+        mine = mine.filter(pc.and_(mine[PART].is_valid(), mine[TIME].is_valid()))
         column = program.time_column
         grouped = mine.group_by(PART, use_threads=False).aggregate([(column, "max")])
         if grouped.num_rows > MAX_PARTITIONS:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +16,8 @@ from riverlock.coordinator.watermarks import advanced, slowest
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidFlowError
 from riverlock.flow.graph import EventTime, Read
-from riverlock.runtime.event_times import MAX_PARTITIONS
+from riverlock.runtime.columns import MARK, PART, TIME
+from riverlock.runtime.event_times import MAX_PARTITIONS, partition_times
 from riverlock.runtime.watermarks import declared_marks
 from riverlock.snapshot.records import PartitionTime, Watermark
 from riverlock.sources import files
@@ -55,6 +58,19 @@ def seen(**declaration: Any) -> rl.Flow:
     rows = rows.event_time("at", **declaration)
     rows.key_by("k").process(Seen(), uid="seen").write(rl.sinks.memory(), uid="out")
     return flow
+
+
+def test_a_partition_without_times_does_not_hold_time_back() -> None:
+    # Broken rows have neither a time nor a partition; those of "b" have no mark.
+    times, marks = ([5, None, 6], [5, None, None])
+    columns = {TIME: times, MARK: marks, PART: ["a", "", "b"]}
+    program: Any = SimpleNamespace(
+        event_times=("t",), time_column=MARK, follows_keyed=False
+    )
+
+    found = partition_times(pa.table(columns), program)
+
+    assert found == {"t": {"a": 5, "b": None}}
 
 
 def test_the_watermark_is_that_of_the_slowest_partition() -> None:
