@@ -7,7 +7,7 @@ Records are kept once, with their pane, however many windows they are in.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from riverlock.coordinator.watermarks import first_open_us
@@ -128,8 +128,9 @@ class WindowedJoin(EventTimeJoin):
         if at is None:
             return
         pane = self._pane(at)
-        if pane not in self.panes:
-            insort(self.panes, pane)
+        place = bisect_left(self.panes, pane)
+        if self.panes[place : place + 1] != [pane]:
+            self.panes.insert(place, pane)
         buffer.add(pane, tuple(record), ctx.epoch)
         is_open = first_open_us(ctx._watermark_us)
         first = self._window.first_end(pane)
