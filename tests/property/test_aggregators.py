@@ -16,6 +16,7 @@ from riverlock.core.types import schema_of, type_of
 from riverlock.flow.aggregator import Aggregator, NamedAggregator
 from riverlock.flow.operators import Aggregate
 from riverlock.flow.partial import Merge, PartialAggregate, finisher, merger
+from riverlock.state.codec import codec_of
 from riverlock.testing import harness
 from riverlock.testing.harness import Harness
 
@@ -162,3 +163,14 @@ def test_sets_know_one_not_a_number() -> None:
     assert len(merged) == 3
     assert size(merged) == 3
     assert size(None) == 0
+
+
+def test_sets_of_nested_values_know_one_not_a_number() -> None:
+    kind = type_of("struct<a:double,b:array<double>>")
+    made = codec_of(kind).python
+    old = [made(float("nan"), [float("nan")]), made(1.0, [0.0])]
+    new = [made(float("nan"), [float("nan")]), made(2.0, []), made(1.0, [0.0])]
+
+    (merged,) = merger("distinct")((old,), (new,))
+
+    assert [repr(v) for v in merged] == [repr(v) for v in (*old, new[1])]

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from riverlock.core.types import Field, Schema
 
 if TYPE_CHECKING:
@@ -116,12 +118,25 @@ def _is_nan(value: Any) -> bool:
 
 
 def _distinct(a: list[Any], b: list[Any]) -> list[Any]:
-    try:
-        # One object for all NaN: as such they are equal.
-        both = [math.nan if v != v else v for v in (*a, *b)]
-        return list(dict.fromkeys(both))
-    except TypeError:  # lists and structs have no hash
-        return [*a, *(v for v in b if v not in a)]
+    both = [*a, *b]
+    if isinstance((both or [None])[0], list | dict | msgspec.Struct):
+        found: dict[Any, Any] = {}
+        for v in both:
+            found.setdefault(_hashable(v), v)
+        return list(found.values())
+    # One object for all NaN: as such they are equal.
+    return list(dict.fromkeys([math.nan if v != v else v for v in both]))
+
+
+def _hashable(value: Any) -> Any:
+    """Return what is equal for equal values, nested ones too."""
+    if isinstance(value, msgspec.Struct):
+        return tuple(map(_hashable, msgspec.structs.astuple(value)))
+    if isinstance(value, list):
+        return tuple(map(_hashable, value))
+    if isinstance(value, dict):
+        return frozenset((k, _hashable(v)) for k, v in value.items())
+    return math.nan if _is_nan(value) else value
 
 
 def _of_one(merge: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
