@@ -174,3 +174,17 @@ def test_sets_of_nested_values_know_one_not_a_number() -> None:
     (merged,) = merger("distinct")((old,), (new,))
 
     assert [repr(v) for v in merged] == [repr(v) for v in (*old, new[1])]
+
+
+def test_nested_values_are_compared_as_spark_does() -> None:
+    made = codec_of(type_of("struct<a:double,b:array<int>>")).python
+    nan = float("nan")
+    ordered = [
+        *(made(None, [1]), made(1.0, None), made(1.0, []), made(1.0, [None])),
+        *(made(1.0, [2]), made(1.0, [2, 0]), made(2.0, None), made(nan, [1])),
+    ]
+
+    for first, second in pairwise(ordered):
+        for a, b in ((first, second), (second, first)):
+            assert merger("min")((a,), (b,))[0] is first
+            assert merger("max")((a,), (b,))[0] is second

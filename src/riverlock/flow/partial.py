@@ -98,6 +98,7 @@ def kept_columns(columns: Schema, aggregates: Mapping[str, PartialAggregate]) ->
 
 # Sums of decimal(38) need more digits than Python's default context keeps.
 _EXACT = decimal.Context(prec=76)
+_NESTED = (list, msgspec.Struct)
 
 
 def _add(a: Any, b: Any) -> Any:
@@ -105,11 +106,31 @@ def _add(a: Any, b: Any) -> Any:
 
 
 def _least(a: Any, b: Any) -> Any:
+    if isinstance(a, _NESTED):
+        return b if _compared(b, a) < 0 else a
     return b if b < a or _is_nan(a) else a
 
 
 def _greatest(a: Any, b: Any) -> Any:
+    if isinstance(a, _NESTED):
+        return b if _compared(b, a) > 0 else a
     return b if b > a or _is_nan(b) else a
+
+
+def _compared(one: Any, other: Any) -> int:
+    """Compare as Spark does, nested values too: null comes first, NaN last."""
+    if one is None or other is None:
+        return (one is not None) - (other is not None)
+    if isinstance(one, msgspec.Struct):
+        one, other = msgspec.structs.astuple(one), msgspec.structs.astuple(other)
+    if isinstance(one, list | tuple):
+        for pair in zip(one, other, strict=False):
+            if found := _compared(*pair):
+                return found
+        return (len(one) > len(other)) - (len(one) < len(other))
+    if _is_nan(one) or _is_nan(other):
+        return _is_nan(one) - _is_nan(other)
+    return bool(one > other) - bool(one < other)
 
 
 def _is_nan(value: Any) -> bool:
@@ -173,29 +194,15 @@ def _latest(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
     return new
 
 
-def _is_before(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    """Compare as Spark does structs: null comes first, NaN last."""
-    for one, other in zip(a, b, strict=True):
-        if one is None or other is None:
-            if one is not other:
-                return one is None
-        elif _is_nan(one) or _is_nan(other):
-            if not (_is_nan(one) and _is_nan(other)):
-                return _is_nan(other)
-        elif one != other:
-            return bool(one < other)
-    return False
-
-
 def _by_least(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
     """Keep the values that come first; None as the first of them is nothing."""
-    if new[0] is None or (old[0] is not None and not _is_before(new, old)):
+    if new[0] is None or (old[0] is not None and _compared(new, old) >= 0):
         return old
     return new
 
 
 def _by_greatest(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
-    if new[0] is None or (old[0] is not None and not _is_before(old, new)):
+    if new[0] is None or (old[0] is not None and _compared(old, new) >= 0):
         return old
     return new
 
