@@ -125,11 +125,15 @@ def test_aggregators_that_are_not_whole_are_refused_at_once() -> None:
     class OneColumn(Sum):
         columns = "amount"
 
+    class NoColumns(Sum):
+        columns: list[str] = []  # noqa: RUF012 - as users write it
+
     stream = rl.Flow("f").read(rl.sources.generator({"k": "id"}, rows=1))
     for aggregator, expected in (
         (NoMerge(), "a method merge"),
         (NoType(), "acc of aggregate 'x'"),
         (OneColumn(), "a tuple of names"),
+        (NoColumns(), "a tuple of names"),
         (Sum, "an instance"),
     ):
         with pytest.raises(InvalidFlowError, match=expected):

@@ -167,11 +167,13 @@ def _check(name: str, aggregator: Aggregator) -> None:
                 found=repr(found),
                 hint=f"declare {attribute} in {cls.__name__}",
             ) from error
-    if isinstance(aggregator.columns, str) or aggregator.columns == ():
+    columns = aggregator.columns
+    # Without columns there would be no records to count.
+    if isinstance(columns, str) or (columns is not None and not columns):
         raise InvalidFlowError(
             f"columns of aggregate {name!r}",
             expected="a tuple of names, or None for all columns",
-            found=repr(aggregator.columns),
+            found=repr(columns),
         )
 
 
