@@ -173,12 +173,11 @@ class Triggered(BuiltIn):
         assert at is not None
         if isinstance(window, SessionWindows):
             return [self._joined(live, _Live(at, end, [part]), late_us)]
-        pane = at - (at - window.offset_us) % window.pane_us + window.pane_us
         return [
             self._added(
                 live, end - window.size_us, end, self.content.copied(part), late_us
             )
-            for end in window.ends_of(pane)
+            for end in window.ends_of(window.pane_of(at))
             if late_us is None or end + self.lateness_us > late_us
         ]
 

@@ -70,8 +70,7 @@ class WindowFunction(BuiltIn):
 
     def on_event(self, record: Any, ctx: Any) -> None:
         """Take note of a record and its pane."""
-        window, at = self.window, ctx._time_us
-        pane = at - (at - window.offset_us) % window.pane_us + window.pane_us
+        pane = self.window.pane_of(ctx._time_us)
         self._fresh.setdefault(pane, []).append(record)
 
     def on_timer(self, at: Any, ctx: Any) -> None:

@@ -105,13 +105,9 @@ class WindowedJoin(EventTimeJoin):
     def _rights(self) -> _Buffer:
         return _Buffer(self.right_rows, self.right_epochs)
 
-    def _pane(self, at: int) -> int:
-        window = self._window
-        return at - (at - window.offset_us) % window.pane_us + window.pane_us
-
     def _is_late(self, at: int, reached: int | None) -> bool:
         """A record is of use as long as one of its windows is not over."""
-        end = self._window.last_end(self._pane(at))
+        end = self._window.last_end(self._window.pane_of(at))
         # Time has an end: a window beyond it never would be over.
         return end > END_US or (reached is not None and end - 1 <= reached)
 
@@ -127,7 +123,7 @@ class WindowedJoin(EventTimeJoin):
         at = self._time(side, record, ctx)
         if at is None:
             return
-        pane = self._pane(at)
+        pane = self._window.pane_of(at)
         place = bisect_left(self.panes, pane)
         if self.panes[place : place + 1] != [pane]:
             self.panes.insert(place, pane)

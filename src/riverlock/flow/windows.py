@@ -66,6 +66,10 @@ class TimeWindows:
         """An instant at which some window ends."""
         return self.offset_us + self.size_us
 
+    def pane_of(self, at_us: int) -> int:
+        """Return the end of the pane that an instant lies in."""
+        return at_us - (at_us - self.offset_us) % self.pane_us + self.pane_us
+
     def first_end(self, pane_end_us: int) -> int:
         """Return the end of the first window that holds a pane."""
         return pane_end_us + (self.phase_us - pane_end_us) % self.slide_us
