@@ -58,12 +58,14 @@ GROUPED = {
         count_if(amount > 0) AS up, sum(amount) FILTER (WHERE user = 1) AS ones
         FROM events WHERE amount > -400 GROUP BY ALL
         HAVING n > 12 AND max(amount) > 0 AND minute(w.start) < 4""",
-    "aggregates": """SELECT session_window(at, '4 seconds').start AS s,
-        count(DISTINCT user) AS users, count(DISTINCT user % 2) AS halves,
+    "sessions without keys": """SELECT session_window.start AS s,
         median(amount) AS middle, percentile_approx(amount, array(0.1, 0.9)) AS most,
-        bool_or(amount > 490) FILTER (WHERE user <> 2) AS high,
-        count(DISTINCT action) FILTER (WHERE amount > 0) AS actions
+        bool_or(amount > 490) FILTER (WHERE user <> 2) AS high
         FROM events GROUP BY session_window(at, '4 seconds')""",
+    "distinct": """SELECT user % 2 AS half, window(at, '20 seconds').start AS s,
+        count(DISTINCT action) AS actions, count(action) AS n,
+        count(DISTINCT amount % 5) FILTER (WHERE amount > 0) AS fifths
+        FROM events GROUP BY half, window(at, '20 seconds')""",
     "windows of windows": """WITH fine AS (
           SELECT user % 2, window(at, '10 seconds') AS w, count(*) AS n FROM events
           GROUP BY 1, 2)
