@@ -63,3 +63,22 @@ def test_partitions_and_markers_move_watermarks(
         "1": 5_039,
     }
     assert newest.watermarks["time-marked"].watermark_us == 5_039_000_000 - 1
+
+
+def test_a_time_that_is_declared_behind_an_operator_counts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flow = rl.Flow("behind")
+    columns = {"k": "id", "at": "timestamp_seconds(60 * id)"}
+    rows = flow.read(rl.sources.generator(columns, rows=30), uid="in")
+    once = rows.key_by("k").agg(at="max(at)")
+    both = once.union(rows).event_time("at")
+    found = rl.sinks.memory()
+    both.window(rl.tumbling("10 minutes")).agg(n="count(*)").write(found)
+
+    flow.run(
+        str(tmp_path / "store"), spark=spark, available_now=True, max_rows_per_epoch=7
+    )
+
+    # The source may go on: the last window is not over.
+    assert [row[2] for row in found.rows()] == [20, 20]
