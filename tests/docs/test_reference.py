@@ -31,11 +31,24 @@ def test_reference_lists_the_names_of_a_module(name: str) -> None:
     assert listed == public
 
 
-@pytest.mark.parametrize("kind", [rl.Stream, rl.KeyedStream, rl.Context, rl.Handle])
+@pytest.mark.parametrize(
+    "kind", [rl.Stream, rl.KeyedStream, rl.WindowedStream, rl.Context, rl.Handle]
+)
 def test_reference_lists_the_methods(kind: type) -> None:
-    public = {n for n in vars(kind) if not n.startswith("_")} - {"keys", "stream"}
+    # dir: also what a class has from others, such as the joins of keyed streams.
+    public = {n for n in dir(kind) if not n.startswith("_")} - {"keys", "stream"}
 
     assert {n for n in public if not re.search(rf"\b{n}\b", REFERENCE)} == set()
+
+
+def test_links_within_the_reference_lead_to_headings() -> None:
+    titles = re.findall(r"^#+ (.*)$", REFERENCE, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
+
+    links = re.findall(r"\]\(#([^)]*)\)", REFERENCE)
+
+    assert links
+    assert [link for link in links if link not in anchors] == []
 
 
 def test_reference_lists_the_options_of_a_run() -> None:

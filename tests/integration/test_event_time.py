@@ -82,3 +82,36 @@ def test_a_time_that_is_declared_behind_an_operator_counts(
 
     # The source may go on: the last window is not over.
     assert [row[2] for row in found.rows()] == [20, 20]
+
+
+def test_rows_that_operators_give_ahead_of_time_move_no_watermark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flow = rl.Flow("ahead")
+    columns = {"k": "id % 2", "at": "timestamp_seconds(id * 60)"}
+    source = rl.sources.generator(columns, rows=150, bounded=True)
+    keyed = flow.read(source).event_time("at", delay="1 minute").key_by("k")
+    hour, table, sums = rl.tumbling("1 hour"), rl.sinks.memory(), rl.sinks.memory()
+    # Both give rows of hours that have not ended, whose time is the end of the hour.
+    keyed.window(hour).agg(n="count(*)", uid="hours").write(table, mode="complete")
+    early = keyed.window(hour, trigger=rl.early(count=10), accumulate=False)
+    given = early.agg(n="count(*)", uid="early").key_by("k")
+    given.agg(n="sum(n)", uid="sums").write(sums)
+
+    flow.run(
+        str(tmp_path / "store"),
+        spark=spark,
+        available_now=True,
+        max_rows_per_epoch=40,
+        epoch_target=None,
+    )
+
+    catalog = Catalog(LocalStorage(tmp_path / "store"))
+    manifests = [catalog.manifest(epoch) for epoch in catalog.epochs()]
+    marks = [m.watermarks["event_time-1"].watermark_us for m in manifests]
+    # A minute before the newest of 40, 80 and 120 records, while there are more.
+    assert marks[:3] == [(60 * n - 120) * 1_000_000 - 1 for n in (40, 80, 120)]
+    stages = [s for m in manifests for s in m.metrics["stages"].values()]
+    assert [s for s in stages if s.get("late_rows")] == []
+    assert sorted(row[-1] for row in table.rows()) == [15, 15, 30, 30, 30, 30]
+    assert dict(sums.rows()) == {0: 75, 1: 75}

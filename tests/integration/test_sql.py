@@ -71,6 +71,13 @@ GROUPED = {
           GROUP BY 1, 2)
         SELECT window(w, '1 minute') AS minute, max(n) AS most FROM fine
         GROUP BY window(w, '1 minute')""",
+    "aggregates": """SELECT user, window(at, '1 minute') AS w,
+        count(DISTINCT action) AS d,
+        count(DISTINCT amount) FILTER (WHERE amount > 0) AS up,
+        bool_and(amount > -490) FILTER (WHERE action = 'a1') AS all_high,
+        max_by(amount, xxhash64(at, amount)) FILTER (WHERE action IS NULL) AS some
+        FROM events GROUP BY user, window(at, '1 minute')
+        HAVING count(DISTINCT action) > 1""",
     "union": """SELECT name, window(t, '1 minute').start AS s, sum(a) AS total FROM
         (SELECT at AS t, name, abs(amount) AS a FROM events e
           JOIN users u ON e.user = u.id

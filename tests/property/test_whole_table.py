@@ -57,5 +57,11 @@ def test_modes_that_cannot_be_are_refused() -> None:
     for other in others:
         with pytest.raises(InvalidFlowError, match="the output of agg"):
             other.write(memory, mode="complete")
+    early = keyed.window(rl.tumbling("1 hour"), trigger=rl.early(count=2)).count(
+        uid="e"
+    )
+    for mode in ("complete", "update"):
+        with pytest.raises(InvalidFlowError, match="tumbling windows with a trigger"):
+            early.write(memory, mode=mode)
     totals.write(memory, mode="update", uid="updates")
     assert flow.writes[-1].input.input is flow.keyed[0]  # type: ignore[union-attr]

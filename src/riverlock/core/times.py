@@ -56,8 +56,10 @@ def duration_us(value: str | timedelta) -> int:
     """
     if isinstance(value, timedelta):
         total = value // timedelta(microseconds=1)
-    else:
+    elif isinstance(value, str):
         total = _parse(value)
+    else:
+        raise _bad(value)
     if total < 0:
         raise _bad(value)
     return total

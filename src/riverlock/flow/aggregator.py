@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
@@ -10,7 +11,7 @@ from riverlock.flow.partial import PythonAggregate
 from riverlock.state.codec import codec_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from riverlock.core.types import Schema
 
@@ -128,10 +129,13 @@ def named_aggregates(
     Raises:
         InvalidFlowError: There are none, or an aggregator is not whole.
     """
-    every = {**(aggregates or {}), **named}
+    is_named = aggregates is None or isinstance(aggregates, Mapping)
+    every = {**(aggregates or {}), **named} if is_named else {}
     if not every:
         raise InvalidFlowError(
-            "agg", expected="named aggregates such as n='count(*)'", found="none"
+            "agg",
+            expected="named aggregates such as n='count(*)'",
+            found="none" if is_named else repr(aggregates),
         )
     for name, each in every.items():
         if isinstance(each, type) and issubclass(each, Aggregator):

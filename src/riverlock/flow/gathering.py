@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from riverlock.flow.counted import Counted
 from riverlock.flow.sessions import Sessions
 from riverlock.flow.triggered import Triggered
-from riverlock.flow.windows import CountWindows, SessionWindows, TimeWindows, Windows
+from riverlock.flow.windows import (
+    CountWindows,
+    GlobalWindow,
+    SessionWindows,
+    TimeWindows,
+    Windows,
+)
 
 if TYPE_CHECKING:
     from riverlock.flow.contents import Content
@@ -39,6 +45,21 @@ class Gathering:
         kind = "" if self.trigger is None else "triggered "
         mode = "" if self.accumulates else "discarding "
         return f"{kind}{mode}{self.window} lateness {self.lateness_us}"
+
+    @property
+    def title(self) -> str:
+        """What these windows are called, for people."""
+        match self.window:
+            case TimeWindows():
+                kind = "tumbling" if self.window.is_tumbling else "sliding"
+            case SessionWindows():
+                kind = "session"
+            case CountWindows():
+                kind = "count"
+            case GlobalWindow():
+                kind = "global"
+        ending = "" if self.trigger is None else " with a trigger"
+        return f"{kind} windows{ending}"
 
     @property
     def has_panes(self) -> bool:

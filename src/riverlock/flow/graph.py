@@ -27,6 +27,7 @@ __all__ = [
     "Union",
     "Write",
     "declared_behind_keyed",
+    "described",
     "event_times_of",
     "inputs_of",
     "upstream",
@@ -187,6 +188,19 @@ def declared_behind_keyed(node: Keyed) -> bool:
         has_outputs |= is_output
         ways += () if is_output else inputs_of(each)
     return has_outputs and has_times
+
+
+def described(node: Node) -> str:
+    """Return what users know a node by."""
+    match node:
+        case Output(input=Keyed() | RowWise()):
+            return f"the output of {node.input.uid!r}"
+        case Relational() | RowWise():
+            return f"the step {node.operation!r}"
+        case Read() | EventTime():
+            return f"{node.uid!r}"
+        case _:
+            return f"a {type(node).__name__.lower()}"
 
 
 def event_times_of(node: Node) -> list[EventTime]:

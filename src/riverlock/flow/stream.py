@@ -23,9 +23,11 @@ from riverlock.flow.graph import (
     RowWise,
     Union,
     Write,
+    described,
 )
 from riverlock.flow.joinable import Joinable
 from riverlock.flow.matching import Match
+from riverlock.flow.misplaced import Helpful
 from riverlock.flow.operators import (
     BuiltIn,
     Count,
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["KeyedStream", "Stream"]
 
 
-class Stream(StaticJoinable, Windowable, WindowOperations):
+class Stream(StaticJoinable, Windowable, WindowOperations, Helpful):
     """Rows on their way from a source to sinks.
 
     Methods that take an expression accept SQL text or a PySpark ``Column``.
@@ -272,7 +274,8 @@ class Stream(StaticJoinable, Windowable, WindowOperations):
             raise InvalidFlowError(
                 "late",
                 expected="the output of a window, join, deduplicate or match",
-                found=repr(self.node),
+                found=described(self.node),
+                hint="ask the operator itself, before other steps",
             )
         assert isinstance(node, Keyed)
         return self._next(Late(input=node), None)
@@ -283,7 +286,9 @@ class Stream(StaticJoinable, Windowable, WindowOperations):
         node = self.node
         if not isinstance(node, Read) or node.source.kind != "files":
             raise InvalidFlowError(
-                "bad", expected="a stream directly from a file source", found=repr(node)
+                "bad",
+                expected="a stream directly from a file source",
+                found=described(node),
             )
         bad = Read(uid=node.uid, source=node.source, reads_bad_rows=True)
         return self._next(bad, schema_of("file string, record string"))
@@ -357,7 +362,7 @@ def _check_has_rows(node: Node) -> None:
         )
 
 
-class KeyedStream(Joinable, Windowable, KeyedWindowOperations):
+class KeyedStream(Joinable, Windowable, KeyedWindowOperations, Helpful):
     """A stream partitioned by key: where state lives."""
 
     def __init__(self, stream: Stream, keys: tuple[str, ...]) -> None:

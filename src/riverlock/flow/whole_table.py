@@ -83,6 +83,15 @@ def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Output:
     return flow.add(table)
 
 
+def _described(keyed: Node | None) -> str:
+    if not isinstance(keyed, Keyed):
+        return "another stream"
+    if keyed.windows is None:
+        return f"{keyed.uid!r}, which is no agg"
+    work = "agg" if keyed.process is None else "a function"
+    return f"{keyed.uid!r}, {work} over {keyed.windows.title}"
+
+
 def _aggregate(node: Node) -> Keyed:
     keyed = node.input if isinstance(node, Output) else None
     if isinstance(keyed, Keyed) and keyed.process is None:
@@ -91,7 +100,8 @@ def _aggregate(node: Node) -> Keyed:
             return keyed
     raise InvalidFlowError(
         "mode 'complete' of write",
-        expected="the output of agg, of a key or of tumbling or sliding windows",
-        found="another stream",
+        expected="the output of agg, of a key or of tumbling or sliding windows"
+        " without a trigger",
+        found=_described(keyed),
         hint="of other streams, keep the newest row of each key in the sink",
     )

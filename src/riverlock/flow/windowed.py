@@ -9,6 +9,7 @@ from riverlock.flow.aggregator import named_aggregates
 from riverlock.flow.contents import Fold, Kept
 from riverlock.flow.ending import is_bounded, with_end
 from riverlock.flow.graph import Keyed, Output
+from riverlock.flow.misplaced import Helpful
 from riverlock.flow.sliding_reduce import SlidingReduce
 from riverlock.flow.window_functions import WindowApply, WindowReduce
 from riverlock.flow.windows import TIMED, GlobalWindow, SessionWindows, TimeWindows
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["WindowedStream", "in_mode"]
 
 
-class WindowedStream:
+class WindowedStream(Helpful):
     """A stream whose records lie in windows, of event time or of a number."""
 
     def __init__(
@@ -99,7 +100,7 @@ class WindowedStream:
             raise InvalidFlowError(
                 "inverse of reduce",
                 expected="tumbling or sliding windows without a trigger",
-                found=str(windows),
+                found=windows.title,
                 hint="leave it out: no record leaves such a window",
             )
         return SlidingReduce(function, inverse, windows.window, windows.lateness_us)
@@ -175,8 +176,9 @@ def in_mode(node: Node, mode: str) -> Output:
             return Output(input=keyed, name="main")  # each row is an update
         raise InvalidFlowError(
             f"mode {mode!r} of write",
-            expected="the output of a window",
+            expected="the output of agg",
             found="a stream that has one mode only",
+            hint="leave the mode out; write what agg gives before other steps",
         )
     if mode == "update" and keyed.process is not None:
         raise InvalidFlowError(
@@ -195,10 +197,11 @@ def in_mode(node: Node, mode: str) -> Output:
         )
     if mode == "update" and not keyed.windows.has_panes:
         raise InvalidFlowError(
-            f"mode 'update' of windows: {keyed.windows}",
+            f"mode 'update' of {keyed.windows.title}",
             expected="append",
             found="update",
-            hint="a window with a trigger is given when the trigger says so",
+            hint="leave the mode out: a row is given when the window is full, or when"
+            " the trigger says so",
         )
     if mode not in _MODES:
         raise InvalidFlowError(

@@ -348,14 +348,17 @@ class RegionDriver:
         outcome: ev.CommitOutcome,
         error: Exception,
     ) -> ev.SinkFailed:
-        cause = str(error) or type(error).__name__
-        log.warning("sink %s, epoch %s: %s", order.sink, order.epoch, cause)
+        cause = f"{type(error).__name__}: {error}".removesuffix(": ")
+        line = user_line(error.__traceback__)  # of a function of the user's
+        if line:
+            cause += f" ({line})"
+        log.warning("sink %s failed in epoch %s: %s", order.sink, order.epoch, cause)
         return ev.SinkFailed(
             region=self.plan.region,
             sink=order.sink,
             epoch=order.epoch,
             outcome=outcome,
-            cause=f"{type(error).__name__}: {cause}",
+            cause=cause,
         )
 
     def _publish(self, epoch: int) -> ev.Event | None:

@@ -277,6 +277,7 @@ class LocalRun:
                 f"agg {node.uid!r} in run_local",
                 expected="Python steps only",
                 found="aggregate expressions, which Spark evaluates",
+                hint="run the flow on Spark with flow.run(...) over a few files",
             )
         window = None if node.windows is None else node.windows.window
         if isinstance(window, SessionWindows) and window.gap_expr is not None:

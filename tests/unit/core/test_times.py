@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -29,8 +30,10 @@ def test_duration_us_reads_text_and_timedeltas(
     assert times.duration_us(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "ten seconds", "-5 s", "5 fortnights", "5", "s"])
-def test_duration_us_refuses_other_text(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "ten seconds", "-5 s", "5 fortnights", "5", "s", 60, None]
+)
+def test_duration_us_refuses_other_text(text: Any) -> None:
     with pytest.raises(InvalidConfigError) as caught:
         times.duration_us(text)
 

@@ -60,13 +60,9 @@ REFUSED = {
         "DISTINCT in an aggregate",
         "collect_set",
     ),
-    "SELECT user, first(id) IGNORE NULLS FROM events GROUP BY user": (
-        "IGNORE NULLS",
-        "IS NOT NULL",
-    ),
-    "SELECT user, last(id) FILTER (WHERE id > 1) FROM events GROUP BY user": (
-        "FILTER",
-        "sub-select",
+    "SELECT user, count(DISTINCT id, amount) FROM events GROUP BY user": (
+        "of one value",
+        "collect_set",
     ),
     "SELECT user, sum(count(*)) FROM events GROUP BY user": (
         "within an aggregate",
@@ -97,8 +93,8 @@ REFUSED = {
     ),
     "SELECT 1 AS n FROM events GROUP BY window(at, '1 month')": ("'1 month'", "fixed"),
     "SELECT 1 AS n FROM events GROUP BY user, session_window(at, user)": (
-        "fixed durations",
         "an expression",
+        "gap_expr",
     ),
     "SELECT 1 AS n FROM events GROUP BY window(now(), '1 hour')": (
         "the event time, at",
@@ -174,6 +170,26 @@ def test_group_by_becomes_our_operators(
     assert keyed.keys == ("user", "key_1")
     assert keyed.windows == Gathering(window=window, lateness_us=60_000_000)
     assert keyed.aggregates == {"total": "sum(`arg_1`)", "agg_1": "count(1)"}
+
+
+def test_calls_keep_what_is_said_about_their_rows(
+    flow: rl.Flow, spark: SparkSession
+) -> None:
+    flow.sql("""SELECT user, first(id) AS a, first(Id IGNORE NULLS) AS b,
+        last(id) FILTER (WHERE id > 1) AS c, count(DISTINCT id) AS d, count(id) AS e,
+        count(DISTINCT Id) + 1 AS again FROM events GROUP BY user""").write(
+        rl.sinks.memory()
+    )
+
+    flow.check(spark=spark)
+    (keyed,) = flow.find(Keyed)
+    assert keyed.aggregates == {
+        "a": "first(`arg_1`)",
+        "b": "first(`arg_1`) IGNORE NULLS",
+        "c": "last(`arg_1`) FILTER (WHERE `arg_2`)",
+        "d": "count(DISTINCT `arg_1`)",
+        "e": "count(`arg_1`)",
+    }
 
 
 def test_a_part_that_is_used_twice_has_state_once(flow: rl.Flow) -> None:

@@ -16,37 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["Calls"]
 
 _PLAIN = re.compile(r"[A-Za-z]\w*")
-# Null is nothing for these, so that FILTER can make null of what it leaves out.
-_SKIP_NULLS = frozenset(
-    {
-        "approx_count_distinct",
-        "approx_percentile",
-        "any",
-        "array_agg",
-        "avg",
-        "bool_and",
-        "bool_or",
-        "collect_list",
-        "collect_set",
-        "count",
-        "count_if",
-        "every",
-        "max",
-        "mean",
-        "median",
-        "min",
-        "percentile_approx",
-        "some",
-        "std",
-        "stddev",
-        "stddev_pop",
-        "stddev_samp",
-        "sum",
-        "var_pop",
-        "var_samp",
-        "variance",
-    }
-)
 
 
 class Calls:
@@ -82,6 +51,7 @@ class Calls:
 
     def add(self, call: Any, wanted: str | None) -> str:
         """Return the column that holds the result of a call."""
+        call = self._trees.as_call(call)
         if call.filter().isDefined():
             text = f"{normal(call)} {normal(call.filter().get())}"
         else:
@@ -104,17 +74,12 @@ class Calls:
         for argument in arguments:
             if any(self._trees.is_aggregate(each) for each in below(argument)):
                 raise refused("nested")
-        first, *rest = arguments or [self._trees.expression("1")]
-        if function == "count_if":
-            function = "count"
-            first = self._trees.only_if(first, self._trees.expression("1"))
+        # count(*) is count(1), and so is count().
+        shown = [self._shown(a) for a in arguments or [self._trees.expression("1")]]
+        text = f"{function}({'DISTINCT ' * call.isDistinct()}{', '.join(shown)})"
         if call.filter().isDefined():
-            if function not in _SKIP_NULLS:
-                raise refused("filter")
-            first = self._trees.only_if(call.filter().get(), first)
-        shown = [self._shown(each) for each in (first, *rest)]
-        distinct = "DISTINCT " if call.isDistinct() else ""
-        return f"{function}({distinct}{', '.join(shown)})"
+            text += f" FILTER (WHERE {self._shown(call.filter().get())})"
+        return text + " IGNORE NULLS" * _ignores_nulls(call)
 
     def _shown(self, argument: Any) -> str:
         """Return an argument as SQL: the name of a column, or a constant."""
@@ -128,8 +93,13 @@ class Calls:
         return f"`{self._columns[text]}`"
 
 
+def _ignores_nulls(call: Any) -> bool:
+    return bool(call.ignoreNulls().isDefined() and call.ignoreNulls().get())
+
+
 def _check_call(call: Any) -> None:
-    if call.ignoreNulls().isDefined():
-        raise refused("nulls")
+    is_count = names(call)[-1].casefold() == "count"
+    if call.isDistinct() and not (is_count and call.arguments().size() == 1):
+        raise refused("distinct")
     if call.orderingWithinGroup().size():
         raise refused("within")

@@ -44,15 +44,10 @@ _PARTS = {
         "compute the inner one in a sub-select with a window",
     ),
     "distinct": (
-        "DISTINCT in an aggregate other than count(DISTINCT x)",
-        "compute it of collect_set(x), behind the aggregate",
+        "DISTINCT in an aggregate other than count(DISTINCT x) of one value",
+        "compute it of collect_set(x)",
     ),
-    "nulls": ("IGNORE NULLS", "leave rows with null out: WHERE x IS NOT NULL"),
     "within": ("WITHIN GROUP", "use percentile_approx(x, 0.5)"),
-    "filter": (
-        "FILTER of an aggregate that looks at nulls",
-        "filter in a sub-select of its own",
-    ),
     "star": ("* in SELECT with GROUP BY", "name the keys and aggregates"),
     "windows": ("more than one window in GROUP BY", "keep one"),
     "outer": (

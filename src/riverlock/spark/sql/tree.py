@@ -61,6 +61,7 @@ def normal(expression: Any) -> str:
     if kind(expression) == "UnresolvedFunction":
         # The text of a call leaves these out.
         text += f" {expression.isDistinct()} {expression.filter().isDefined()}"
+        text += f" {expression.ignoreNulls().toString()}"
     parts = _QUOTED.split(text)
     return "".join(p if p.startswith("'") else p.casefold() for p in parts)
 
@@ -159,8 +160,20 @@ class Trees:
             window = self._catalyst.expressions.TimeWindow(at, size, slide, start)
         return window.windowDuration(), window.slideDuration(), window.startTime()
 
+    def as_call(self, aggregate: Any) -> Any:
+        """Return an aggregate as a call by name, which the parser makes of most."""
+        if kind(aggregate) != "AggregateExpression":
+            return aggregate
+        # first(x), last(x) and any_value(x) have rules of their own.
+        function = aggregate.aggregateFunction()
+        nulls = "IGNORE" if function.ignoreNulls() else "RESPECT"
+        name = function.prettyName()
+        return self.expression(f"{name}({children(function)[0].sql()}) {nulls} NULLS")
+
     def is_aggregate(self, expression: Any) -> bool:
         """Tell whether an expression is the call of an aggregate function."""
+        if kind(expression) == "AggregateExpression":
+            return True
         if kind(expression) != "UnresolvedFunction":
             return False
         parts = names(expression)

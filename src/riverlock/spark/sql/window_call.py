@@ -41,7 +41,9 @@ def window_of(trees: Trees, call: Any) -> TimeWindows | SessionWindows:
     if 1 + len(given) not in _KINDS[name]:
         raise _bad(call, f"{len(given)} durations")
     if any(kind(each) != "Literal" for each in given):
-        raise _bad(call, "an expression")
+        is_session = name == "session_window"
+        hint = "use .key_by(...).window(rl.sessions(gap_expr=...))" * is_session
+        raise _bad(call, "an expression", hint)
     size = given[0]
     slide = given[1] if len(given) > 1 else size
     start = given[2] if len(given) > 2 else trees.expression("'0 seconds'")
@@ -58,12 +60,13 @@ def window_of(trees: Trees, call: Any) -> TimeWindows | SessionWindows:
     )
 
 
-def _bad(call: Any, found: str) -> InvalidFlowError:
+def _bad(call: Any, found: str, hint: str = "") -> InvalidFlowError:
     return InvalidFlowError(
         f"{call.sql()} of flow.sql",
         expected="fixed durations such as '1 hour', of which a slide is at most the"
         " size, and a start less than the slide",
         found=found,
+        hint=hint,
     )
 
 
