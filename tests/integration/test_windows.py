@@ -339,12 +339,13 @@ def test_functions_over_windows(spark: SparkSession, tmp_path: Path) -> None:
         return max(old, new, key=lambda r: (r.v, r.at, r.name))
 
     columns = "k int, s timestamp, e timestamp, n bigint, total bigint"
-    sinks = [rl.sinks.memory() for _ in range(2)]
+    sinks = [rl.sinks.memory() for _ in range(3)]
     flow = rl.Flow("functions")
     keyed = numbers(flow).key_by("k")
     window = rl.sliding("1 minute", "20 seconds")
     keyed.window(window).apply(total, columns, uid="a").write(sinks[0])
     keyed.window(window).reduce(greater, uid="r").write(sinks[1])
+    keyed.window(window).top(1, by="v", uid="t").write(sinks[2])
 
     run(flow, tmp_path / "store", spark)
 
@@ -355,6 +356,9 @@ def test_functions_over_windows(spark: SparkSession, tmp_path: Path) -> None:
     most = {"v": "max(v)"}
     folded = Counter(comparable((r[0], *r[-2:], r[2])) for r in sinks[1].rows())
     assert folded == expected(batch(spark), ["k"], spark_window, most)
+    best = Counter(comparable((r[0], *r[-2:], r[2])) for r in sinks[2].rows())
+    assert best == folded
+    assert {row[-3] for row in sinks[2].rows()} == {1}
 
 
 def test_what_cannot_be_is_refused(spark: SparkSession) -> None:
@@ -363,6 +367,8 @@ def test_what_cannot_be_is_refused(spark: SparkSession) -> None:
     sessions = keyed.window(rl.sessions("1 minute")).count(uid="s")
     with pytest.raises(InvalidFlowError, match="mode 'update' of sessions"):
         sessions.write(rl.sinks.memory(), mode="update")
+    with pytest.raises(InvalidFlowError, match="top over windows"):
+        keyed.window(rl.sessions("1 minute")).top(1, by="v")
 
     for aggregates in (
         {"v": "avg(v)", "v_count": "count(*)"},

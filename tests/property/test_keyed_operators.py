@@ -12,7 +12,7 @@ from tests.property.arrivals import COLUMNS, DELAY, Row, arrivals, cuts, drive, 
 
 from riverlock.core.types import schema_of
 from riverlock.flow.deduplicate import Deduplicate
-from riverlock.flow.ranking import Top
+from riverlock.flow.ranking import Ranking, Top
 from riverlock.flow.timing import Timing
 from riverlock.testing.harness import Harness, harness
 
@@ -97,7 +97,7 @@ def test_deduplicate_never_keeps_close_records_that_are_not_late(
 def test_top_upserted_by_rank_equals_sorting_all_records(
     data: st.DataObject, rows: list[Row], n: int, descending: bool
 ) -> None:
-    h = started(Top(n, "v", descending=descending))
+    h = started(Top(Ranking(n, "v", descending=descending)))
     table: dict[tuple[str, int], Row] = {}
     for begin, end in pairwise(data.draw(cuts(len(rows)))):
         changed = h.send(*rows[begin:end])

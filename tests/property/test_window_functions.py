@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hypothesis import given, settings
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import schema_of
+from riverlock.flow.ranking import Ranking
 from riverlock.flow.sliding_reduce import SlidingReduce
 from riverlock.flow.window_functions import WindowApply, WindowFunction, WindowReduce
+from riverlock.flow.window_top import WindowTop
 from riverlock.flow.windows import TimeWindows
 from riverlock.testing import harness
 from riverlock.testing.harness import Harness
@@ -59,8 +62,13 @@ def rows(records: list[Record]) -> list[Any]:
 class Model:
     """Every record, and which windows are given when."""
 
-    def __init__(self, window: TimeWindows, lateness: int) -> None:
-        self.window, self.lateness = window, lateness
+    def __init__(
+        self,
+        window: TimeWindows,
+        lateness: int,
+        result: Callable[[list[int]], Iterable[int]] = lambda vs: (len(vs), sum(vs)),
+    ) -> None:
+        self.window, self.lateness, self.result = window, lateness, result
         self.records: list[Record] = []
         self.previous = -(1 << 60)
 
@@ -86,7 +94,7 @@ class Model:
         given_now |= {w for w in touched if w[1] <= reached}
         self.previous = reached
         return Counter(
-            (k, e - self.window.size_us, e, len(every[(k, e)]), sum(every[(k, e)]))
+            (k, e - self.window.size_us, e, *self.result(every[(k, e)]))
             for k, e in given_now
         )
 
@@ -126,6 +134,27 @@ def test_apply_gets_all_records_of_each_window(
     for key in "ab":
         assert h.state("chunks", key=key) == {}
         assert h.timers(key) == []
+
+
+@settings(max_examples=60)
+@given(WINDOWS, st.sampled_from([0, 10]), EPOCHS, st.integers(1, 3))
+def test_top_is_the_best_of_all_records_of_each_window(
+    window: TimeWindows, lateness: int, epochs: list[list[Record]], n: int
+) -> None:
+    h = operator(WindowTop(Ranking(n, "v", descending=True), window, lateness))
+    model = Model(window, lateness, lambda vs: sorted(vs, reverse=True)[:n])
+
+    def shown(made: list[Any]) -> Counter[Any]:
+        best: dict[Any, list[int]] = defaultdict(list)
+        for k, at, v, rank, start, end in made:
+            assert start <= at < end
+            best[(k, micros(start), micros(end))].append(v)
+            assert rank == len(best[(k, micros(start), micros(end))])
+        return Counter((*of, *values) for of, values in best.items())
+
+    for found, expected in run(h, model, epochs, shown):
+        assert found == expected
+    assert h.state("best", key="a") == h.state("best", key="b") == {}
 
 
 @settings(max_examples=60)

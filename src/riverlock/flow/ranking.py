@@ -15,7 +15,7 @@ from riverlock.state.spec import Value
 if TYPE_CHECKING:
     from riverlock.flow.process import Process
 
-__all__ = ["Top", "ranked"]
+__all__ = ["Ranking", "Top", "ranked"]
 
 RANK = "rank"
 _UNORDERED = ("array", "map", "struct")
@@ -47,43 +47,36 @@ def ranked(columns: Schema, by: str) -> Schema:
     return Schema((*columns.fields, Field(RANK, Type("int"))))
 
 
-class Top(BuiltIn):
-    """Keeps the n best records of a key; gives the ranks that an epoch changed.
-
-    A ranking only grows and moves down, so every rank that was given once is given
-    again when another record takes it: an upsert by key and rank is the ranking.
-    """
-
-    ranking: Any
-    # The ranking at the start of the key's turn, once the turn has changed it.
-    _before: list[Any] | None = None
+class Ranking:
+    """Which of two records is better, and the n best of some."""
 
     def __init__(self, n: int, by: str, *, descending: bool) -> None:
-        """Take how many, by which column, and which end of it is the best."""
-        self._n = n
-        self._by = by
-        self._descending = descending
+        """Take how many, by which column, and which end of it is the best.
 
-    def bound(self, keys: Schema, columns: Schema) -> Process:
-        """Declare the ranking, best first."""
-        output = ranked(columns, self._by)
-        self._place = columns.names.index(self._by)
-        row = Type("struct", fields=columns.fields)
-        ranking = Value(Type("array", element=row), default=[])
-        return bind(self, output, {"ranking": ranking})
+        Raises:
+            InvalidFlowError: There are no so many.
+        """
+        if type(n) is not int or n < 1:
+            raise InvalidFlowError(
+                "n of top", expected="a whole number from 1 on", found=repr(n)
+            )
+        self._n, self.by, self._descending = n, by, descending
 
-    def on_event(self, record: Any, ctx: Any) -> None:
-        """Let the record take its rank; the engine asks for the result at the end."""
-        rows, row = self.ranking, tuple(record)
+    def take(self, columns: Schema) -> None:
+        """Learn where the column is."""
+        self._place = columns.names.index(self.by)
+
+    def placed(
+        self, rows: list[tuple[Any, ...]], row: tuple[Any, ...]
+    ) -> list[tuple[Any, ...]]:
+        """Return a ranking, best first, with one more record; itself if none."""
         rank = len(rows)
         # From the worst up: most records beat none of the ranking.
-        while rank and self._beats(row, msgspec.structs.astuple(rows[rank - 1])):
+        while rank and self._beats(row, rows[rank - 1]):
             rank -= 1
         if rank == self._n:
-            return
-        if self._before is None:
-            self._before = rows
-        self.ranking = [*rows[:rank], row, *rows[rank : self._n - 1]]
+            return rows
+        return [*rows[:rank], row, *rows[rank : self._n - 1]]
 
     def _beats(self, new: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
         """Tell whether a record is better than one that came before it."""
@@ -92,14 +85,48 @@ class Top(BuiltIn):
             return b is None and a is not None
         return _is_greater(a, b) if self._descending else _is_greater(b, a)
 
+
+class Top(BuiltIn):
+    """Keeps the n best records of a key; gives the ranks that an epoch changed.
+
+    A ranking only grows and moves down, so every rank that was given once is given
+    again when another record takes it: an upsert by key and rank is the ranking.
+    """
+
+    ranking: Any
+    # The key's turn: its ranking before, and now.
+    _turn: tuple[list[Any], list[Any]] | None = None
+
+    def __init__(self, ranking: Ranking) -> None:
+        """Take what is best."""
+        self._ranking = ranking
+
+    def bound(self, keys: Schema, columns: Schema) -> Process:
+        """Declare the ranking, best first."""
+        output = ranked(columns, self._ranking.by)
+        self._ranking.take(columns)
+        row = Type("struct", fields=columns.fields)
+        ranking = Value(Type("array", element=row), default=[])
+        return bind(self, output, {"ranking": ranking})
+
+    def on_event(self, record: Any, ctx: Any) -> None:
+        """Let the record take its rank; the engine asks for the result at the end."""
+        if self._turn is None:
+            stored = [msgspec.structs.astuple(row) for row in self.ranking]
+            self._turn = stored, stored
+        before, now = self._turn
+        self._turn = before, self._ranking.placed(now, tuple(record))
+
     def _result(self, ctx: Any) -> list[Any]:
         """Give the ranks of the key that have another record than before."""
-        before, self._before = self._before, None
-        if before is None:
+        turn, self._turn = self._turn, None
+        if turn is None or turn[0] is turn[1]:
             return []
+        before, now = turn
+        self.ranking = now
         return [
-            (*msgspec.structs.astuple(row), place + 1)
-            for place, row in enumerate(self.ranking)
+            (*row, place + 1)
+            for place, row in enumerate(now)
             if place >= len(before) or row != before[place]
         ]
 

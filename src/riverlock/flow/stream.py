@@ -37,7 +37,7 @@ from riverlock.flow.operators import (
 )
 from riverlock.flow.pattern import Pattern
 from riverlock.flow.process import Process, check_process, side_outputs
-from riverlock.flow.ranking import Top, ranked
+from riverlock.flow.ranking import Ranking, Top, ranked
 from riverlock.flow.static_join import StaticJoinable
 from riverlock.flow.timing import positive_duration, timing_of
 from riverlock.flow.whole_table import whole_table
@@ -527,14 +527,10 @@ class KeyedStream(Joinable, Windowable, KeyedWindowOperations, Helpful):
         they are the ranking. Of equal records the earlier one is better; null is worse
         than any value.
         """
-        if type(n) is not int or n < 1:
-            raise InvalidFlowError(
-                "n of top", expected="a whole number from 1 on", found=repr(n)
-            )
+        process = Top(Ranking(n, by, descending=descending))
         self.stream._check_column("top", by)
         schema = self.stream.schema
         output = None if schema is None else ranked(schema, by)
-        process = Top(n, by, descending=descending)
         return self._built_in("top", process, uid, output=output)
 
     def match(

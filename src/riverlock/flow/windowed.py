@@ -10,8 +10,10 @@ from riverlock.flow.contents import Fold, Kept
 from riverlock.flow.ending import is_bounded, with_end
 from riverlock.flow.graph import Keyed, Output
 from riverlock.flow.misplaced import Helpful
+from riverlock.flow.ranking import Ranking
 from riverlock.flow.sliding_reduce import SlidingReduce
 from riverlock.flow.window_functions import WindowApply, WindowReduce
+from riverlock.flow.window_top import WindowTop
 from riverlock.flow.windows import TIMED, GlobalWindow, SessionWindows, TimeWindows
 
 if TYPE_CHECKING:
@@ -128,6 +130,28 @@ class WindowedStream(Helpful):
             by_time = isinstance(window, SessionWindows)
             process = windows.operator(Kept(function, output, by_time=by_time))
         return self._function("apply", process, uid)
+
+    def top(
+        self, n: int, by: str, *, descending: bool = True, uid: str | None = None
+    ) -> Stream:
+        """Give the ``n`` best records of each window by a column.
+
+        Gives the columns of the input, ``rank`` (1 is the best), ``window_start`` and
+        ``window_end``. Ranks are as those of ``KeyedStream.top``; panes keep their best
+        records only, and are forgotten with their windows.
+        """
+        ranking = Ranking(n, by, descending=descending)
+        self._stream._check_column("top", by)
+        windows = self._windows
+        if not isinstance(windows.window, TimeWindows) or not windows.has_panes:
+            raise InvalidFlowError(
+                "top over windows",
+                expected="tumbling or sliding windows without a trigger",
+                found=windows.title,
+                hint="use .apply(...), which gets all records",
+            )
+        process = WindowTop(ranking, windows.window, windows.lateness_us)
+        return self._keyed("top", uid, process=process)
 
     def _function(self, kind: str, process: BuiltIn, uid: str | None) -> Stream:
         on_error = self._stream.flow.on_error

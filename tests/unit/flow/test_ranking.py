@@ -8,7 +8,7 @@ import pytest
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import schema_of
-from riverlock.flow.ranking import Top
+from riverlock.flow.ranking import Ranking, Top
 from riverlock.testing import run_local
 from riverlock.testing.harness import Harness, harness
 
@@ -19,7 +19,7 @@ KEYS = schema_of("shop string")
 def make(n: int = 2, by: str = "amount", **options: Any) -> Harness:
     options = {"descending": True, **options}
     columns = schema_of(options.pop("input", COLUMNS))
-    process = Top(n, by, descending=options.pop("descending")).bound(KEYS, columns)
+    process = Top(Ranking(n, by, descending=options.pop("descending"))).bound(KEYS, columns)
     return harness(process, key="shop", input=columns, **options)
 
 
