@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -240,6 +242,42 @@ def test_a_clock_that_jumps_moves_neither_event_time_nor_durations(
     # The watermark reached 4, right before the slower input's newest record.
     assert found["jumps"] == found["steady"]
     assert events(found["jumps"]) == [1, 2, 3]
+
+
+@pytest.fixture
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    def change(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield change
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_change_of_the_time_zone_moves_nothing(
+    world: World, zone: Callable[[str], None]
+) -> None:
+    steady = World(LocalStorage(world.store.root / "steady"))
+    found, times = [], []
+    for each, zones in (
+        (world, ("Asia/Tokyo", "America/New_York", "Asia/Kolkata")),
+        (steady, ("UTC", "UTC", "UTC")),
+    ):
+        rows = []
+        for n, name in enumerate(zones):
+            zone(name)
+            each.send("a", n + 1)
+            each.send("b", n + 2)
+            rows += each.run()
+        catalog = Catalog(each.store)
+        manifests = [catalog.manifest(e) for e in catalog.epochs()]
+        found.append(rows)
+        times.append([(m.now_us, m.watermarks) for m in manifests])
+
+    assert found[0] == found[1]
+    assert times[0] == times[1]
+    assert events(found[0]) == [1, 2]
 
 
 def test_timers_that_were_due_while_the_flow_was_down_fire_once(world: World) -> None:

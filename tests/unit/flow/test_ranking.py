@@ -19,7 +19,9 @@ KEYS = schema_of("shop string")
 def make(n: int = 2, by: str = "amount", **options: Any) -> Harness:
     options = {"descending": True, **options}
     columns = schema_of(options.pop("input", COLUMNS))
-    process = Top(Ranking(n, by, descending=options.pop("descending"))).bound(KEYS, columns)
+    process = Top(Ranking(n, by, descending=options.pop("descending"))).bound(
+        KEYS, columns
+    )
     return harness(process, key="shop", input=columns, **options)
 
 
