@@ -97,6 +97,8 @@ def build(flow: rl.Flow, uid: str, folder: Path, *, on_spark: bool) -> None:
     match script["operator"]:
         case "sum":
             made = sums(keyed, script, uid, on_spark=on_spark)
+        case "top":
+            made = keyed.window(window_of(script)[0]).top(2, by="v", uid=uid)
         case "timers":
             made = keyed.process(SumsOfInstants(), uid=uid)
         case "deduplicate":
