@@ -97,15 +97,10 @@ class WindowedStream(Helpful):
         self, function: Callable[[Any, Any], Any], inverse: Callable[[Any, Any], Any]
     ) -> BuiltIn:
         _check_function("inverse of reduce", inverse)
-        windows = self._windows
-        if not isinstance(windows.window, TimeWindows) or not windows.has_panes:
-            raise InvalidFlowError(
-                "inverse of reduce",
-                expected="tumbling or sliding windows without a trigger",
-                found=windows.title,
-                hint="leave it out: no record leaves such a window",
-            )
-        return SlidingReduce(function, inverse, windows.window, windows.lateness_us)
+        window = self._of_panes(
+            "inverse of reduce", "leave it out: no record leaves such a window"
+        )
+        return SlidingReduce(function, inverse, window, self._windows.lateness_us)
 
     def apply(
         self,
@@ -142,16 +137,23 @@ class WindowedStream(Helpful):
         """
         ranking = Ranking(n, by, descending=descending)
         self._stream._check_column("top", by)
+        window = self._of_panes(
+            "top over windows", "use .apply(...), which gets all records"
+        )
+        process = WindowTop(ranking, window, self._windows.lateness_us)
+        return self._keyed("top", uid, process=process)
+
+    def _of_panes(self, what: str, hint: str) -> TimeWindows:
+        """Return windows that are made of panes; refuse others."""
         windows = self._windows
         if not isinstance(windows.window, TimeWindows) or not windows.has_panes:
             raise InvalidFlowError(
-                "top over windows",
+                what,
                 expected="tumbling or sliding windows without a trigger",
                 found=windows.title,
-                hint="use .apply(...), which gets all records",
+                hint=hint,
             )
-        process = WindowTop(ranking, windows.window, windows.lateness_us)
-        return self._keyed("top", uid, process=process)
+        return windows.window
 
     def _function(self, kind: str, process: BuiltIn, uid: str | None) -> Stream:
         on_error = self._stream.flow.on_error
