@@ -56,7 +56,9 @@ def _facts(flow: Flow) -> dict[str, Any]:
             {
                 "uid": write.uid,
                 "kind": write.sink.kind,
-                "guarantee": committer_of(write, storage, spark).guarantee,
+                "guarantee": committer_of(
+                    write, compiled.uses[write.uid], storage, spark
+                ).guarantee,
             }
             for write in flow.writes
         ]

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-__all__ = ["Sink"]
+if TYPE_CHECKING:
+    from riverlock.core.types import Schema
+    from riverlock.sinks.committer import Committer
+    from riverlock.sinks.stager import Stager
+    from riverlock.storage.base import Storage
+
+__all__ = ["Sink", "SinkUse", "TwoPhaseSink"]
 
 
 @runtime_checkable
@@ -13,10 +20,40 @@ class Sink(Protocol):
 
     Tasks stage rows (``Stager``), the driver commits what was voted for after the
     manifest is decided, as often as it takes (``Committer``). A sink is described by a
-    frozen value; stager and committer are found by the value's type.
+    frozen value; stager and committer are found by the value's type, or made by a
+    ``TwoPhaseSink`` itself.
     """
 
     @property
     def kind(self) -> str:
         """A short name for status and manifests."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkUse:
+    """How a flow uses a sink."""
+
+    uid: str
+    schema: Schema
+    replaces: bool  # rows of an epoch take the place of all rows before
+
+
+@runtime_checkable
+class TwoPhaseSink(Sink, Protocol):
+    """A sink that makes its own stager and committer: databases, or a user's own.
+
+    Both are made before the first epoch, and may then refuse what will not work.
+    """
+
+    def stager(self, use: SinkUse) -> Stager:
+        """Return what stages rows inside tasks.
+
+        Raises:
+            InvalidFlowError: The columns do not fit the sink.
+        """
+        ...
+
+    def committer(self, use: SinkUse, storage: Storage) -> Committer:
+        """Return what commits epochs in the driver; connects in ``open``, not here."""
         ...

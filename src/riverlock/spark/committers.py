@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.sinks import ConsoleSink, EpochFunction, FileSink, MemorySink
+from riverlock.sinks.base import TwoPhaseSink
 from riverlock.sinks.committers import (
     ConsoleCommitter,
     FileCommitter,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from riverlock.flow.graph import Write
+    from riverlock.sinks.base import SinkUse
     from riverlock.sinks.committer import Committer, Owner
     from riverlock.snapshot.records import SinkOutput
     from riverlock.storage.base import Storage
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["committer_of"]
 
 
-def committer_of(write: Write, storage: Storage, spark: SparkSession) -> Committer:
+def committer_of(
+    write: Write, use: SinkUse, storage: Storage, spark: SparkSession
+) -> Committer:
     """Return what commits a sink.
 
     Raises:
@@ -41,9 +45,13 @@ def committer_of(write: Write, storage: Storage, spark: SparkSession) -> Committ
             return ConsoleCommitter(sink, storage)
         case EpochFunction():
             return _EpochFunctionCommitter(sink, storage, spark)
+        case TwoPhaseSink():
+            return sink.committer(use, storage)
         case _:
             raise InvalidFlowError(
-                "sink", expected="something of rl.sinks", found=repr(sink)
+                "sink",
+                expected="something of rl.sinks, or a TwoPhaseSink",
+                found=repr(sink),
             )
 
 

@@ -45,6 +45,7 @@ from riverlock.runtime.program import (
 )
 from riverlock.runtime.task import Targets
 from riverlock.sinks import FileSink
+from riverlock.sinks.base import SinkUse, TwoPhaseSink
 from riverlock.sinks.stagers import FileStager, TableStager
 from riverlock.snapshot.records import InputRange
 from riverlock.spark.aggregates import Combine, Singles, plan_aggregates
@@ -115,6 +116,8 @@ class CompiledFlow:
     event_times: Mapping[str, EventTime]
     # Columns of the outputs that later stages read.
     staged: Mapping[tuple[str, str], Schema]
+    # How sinks are used, by uid.
+    uses: Mapping[str, SinkUse]
     code: str
 
     def check_state(self, operators: Mapping[str, OperatorState]) -> None:
@@ -202,6 +205,7 @@ class _Compiler:
         self._nodes = flow.nodes
         self._event_times = {n.uid: n for n in flow.find(EventTime)}
         self._staged: dict[tuple[str, str], tuple[Schema, list[str]]] = {}
+        self._uses: dict[str, SinkUse] = {}
         nothing = {u: r.initial() for u, r in readers.items()}
         ranges = {u: InputRange(start=o, end=o) for u, o in nothing.items()}
         self._frames = Frames(
@@ -237,6 +241,7 @@ class _Compiler:
             stages=tuple(stages),
             event_times=self._event_times,
             staged=staged,
+            uses=self._uses,
             code=self._fingerprint(),
         )
 
@@ -357,7 +362,7 @@ class _Compiler:
         targets = {}
         for name in names:
             sinks = {
-                w.uid: _stager(w, self._staged[(node.uid, name)][0])
+                w.uid: self._stager(w, self._staged[(node.uid, name)][0])
                 for w in self._flow.writes
                 if isinstance(w.input, Output)
                 and w.input.input is node
@@ -385,8 +390,15 @@ class _Compiler:
             id=f"write-{node.uid}",
             node=node,
             schema=schema,
-            targets=Targets(sinks={node.uid: _stager(node, schema)}),
+            targets=Targets(sinks={node.uid: self._stager(node, schema)}),
         )
+
+    def _stager(self, node: Write, schema: Schema) -> Stager:
+        use = SinkUse(uid=node.uid, schema=schema, replaces=node.replaces)
+        self._uses[node.uid] = use
+        if isinstance(node.sink, TwoPhaseSink):
+            return node.sink.stager(use)
+        return _stager(node, schema)
 
     def _fingerprint(self) -> str:
         """Return what changes when the code that makes results changes."""

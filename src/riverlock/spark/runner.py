@@ -218,7 +218,9 @@ class _Run:
         stack.callback(heartbeat.stop)
         committers = {}
         for write in flow.writes:
-            committer = committer_of(write, self._storage, spark)
+            committer = committer_of(
+                write, compiled.uses[write.uid], self._storage, spark
+            )
             committer.open(Owner(flow=record.id, sink=write.uid, run=owner.run))
             committers[write.uid] = committer
         cleaner = Cleaner(
