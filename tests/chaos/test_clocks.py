@@ -20,9 +20,10 @@ from riverlock.flow.graph import EventTime, Read
 from riverlock.runtime.admission import Admission
 from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import RegionDriver
-from riverlock.runtime.ownership import Heartbeat, claim
+from riverlock.runtime.ownership import Heartbeat
 from riverlock.runtime.planner import Planner
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.claims import claim
 from riverlock.snapshot.records import TimerHeads
 from riverlock.snapshot.retention import Retention
 from riverlock.snapshot.status import Status

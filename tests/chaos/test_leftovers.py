@@ -12,10 +12,11 @@ import pytest
 import riverlock as rl
 from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import RegionDriver
-from riverlock.runtime.ownership import Heartbeat, claim
+from riverlock.runtime.ownership import Heartbeat
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.committers import FileCommitter
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.claims import claim
 from riverlock.snapshot.records import Manifest, SinkOutput
 from riverlock.snapshot.retention import Retention, sweep
 from riverlock.storage.base import Reason

@@ -20,8 +20,10 @@ from tests.chaos.worker_flow import Options
 
 from riverlock.core.errors import FencedError
 from riverlock.runtime import ownership
-from riverlock.runtime.ownership import Heartbeat, claim
+from riverlock.runtime.ownership import Heartbeat
+from riverlock.snapshot import claims
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.claims import claim
 from riverlock.snapshot.owner import read_beat
 from riverlock.snapshot.records import Manifest
 from riverlock.storage.local import LocalStorage
@@ -161,7 +163,7 @@ def test_claim_of_an_owned_region_is_refused_within_five_seconds(
     heartbeat._write()
     before = [e.path for e in store.list()]
     clock = BeatingClock(heartbeat)
-    monkeypatch.setattr(ownership, "time", clock)
+    monkeypatch.setattr(claims, "time", clock)
 
     with pytest.raises(FencedError) as caught:
         claim(catalog, now_us=2)

@@ -226,7 +226,7 @@ def test_second_driver_is_fenced_and_ctrl_c_finishes_the_epoch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # However slowly the owner's heart beats here; a beat ends the wait.
-    monkeypatch.setattr("riverlock.runtime.ownership._PATIENCE_SECONDS", 250)
+    monkeypatch.setattr("riverlock.snapshot.claims._PATIENCE_SECONDS", 250)
     monkeypatch.setattr("riverlock.cli.status._STALLED_SECONDS", 250)
     app, store = write_app(rows="rows_per_second=100"), tmp_path / "store"
     first = _riverlock("run", app, "--store", store, cwd=tmp_path)

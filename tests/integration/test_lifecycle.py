@@ -73,7 +73,7 @@ def test_a_second_driver_is_refused_and_writes_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However slowly the owner's heart beats here; a beat ends the wait.
-    monkeypatch.setattr("riverlock.runtime.ownership._PATIENCE_SECONDS", 250)
+    monkeypatch.setattr("riverlock.snapshot.claims._PATIENCE_SECONDS", 250)
     first = totals(rl.sinks.memory(), rows=10_000_000, rows_per_second=1000)
     handle = first.start(str(tmp_path), spark=spark)
     wait_for(lambda: handle.status() is not None)

@@ -33,7 +33,7 @@ from riverlock.core.errors import (
     UserCodeError,
 )
 from riverlock.runtime.boundary import user_error, user_line
-from riverlock.runtime.ownership import describe
+from riverlock.snapshot.claims import describe
 from riverlock.snapshot.input_times import input_times
 from riverlock.snapshot.status import Status, input_rows, late_rows, status_of
 

@@ -1,97 +1,28 @@
 """One writer per region: run numbers fence, a heartbeat is only courtesy.
 
-A run owns the region by creating the file of the next run number. A newer number
-fences all older runs: each looks for it before every durable decision. So that a second
-start by mistake does not push a healthy run aside, a newcomer first looks whether the
-owner's heart beats, and gives up if it does.
+A run owns the region by creating the file of the next run number (snapshot/claims). A
+newer number fences all older runs: each looks for it before every durable decision.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
-import time
-import uuid
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from riverlock.core.errors import FencedError, StorageError
-from riverlock.snapshot.owner import Beat, process_start, read_beat
-from riverlock.snapshot.records import Run
+from riverlock.core.errors import StorageError
+from riverlock.snapshot.owner import Beat, process_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Run
 
-__all__ = ["Heartbeat", "claim"]
+__all__ = ["Heartbeat"]
 
 _BEAT_SECONDS = 1.0
-# Longer than a few beats, shorter than the five seconds we promise.
-_PATIENCE_SECONDS = 3.5
-
-
-def claim(catalog: Catalog, *, now_us: int) -> Run:
-    """Claim the next run number of the region.
-
-    Raises:
-        FencedError: Another run is alive, or was faster; nothing was written.
-    """
-    newest = catalog.newest_run()
-    if newest is not None and _is_alive(catalog, newest):
-        raise _fenced(catalog, newest)
-    run = Run(
-        run=1 if newest is None else newest.run + 1,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        token=uuid.uuid4().hex,
-        started_us=now_us,
-        process=process_start(os.getpid()) or "",
-    )
-    if not catalog.claim(run):
-        winner = catalog.run(run.run)
-        assert winner is not None
-        raise _fenced(catalog, winner)
-    return run
-
-
-def _fenced(catalog: Catalog, owner: Run) -> FencedError:
-    return FencedError(store=catalog.storage.uri, run=None, owner=describe(owner))
-
-
-def describe(run: Run) -> str:
-    """Name a run for people."""
-    return f"run {run.run} (process {run.pid} on {run.host})"
-
-
-def _is_alive(catalog: Catalog, run: Run) -> bool:
-    beat = read_beat(catalog)
-    if beat is None or beat.run != run.run:
-        # Claimed but not beating yet: it is starting up, or died at once.
-        return _is_local_and_alive(run)
-    if beat.has_ended:
-        return False
-    is_here = beat.host == socket.gethostname()
-    # Empty where the system cannot tell processes apart: then only the heart counts.
-    if is_here and beat.started and process_start(beat.pid) != beat.started:
-        return False
-    # Alive or paused, here or elsewhere: watch whether the heart beats.
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        time.sleep(0.1)
-        later = read_beat(catalog)
-        if later is not None and later.count != beat.count:
-            return not later.has_ended
-    return False
-
-
-def _is_local_and_alive(run: Run) -> bool:
-    if run.host != socket.gethostname():
-        return False
-    found = process_start(run.pid)
-    return found is not None and run.process in ("", found)
 
 
 class Heartbeat:

@@ -22,11 +22,12 @@ from riverlock.flow.graph import Read, upstream
 from riverlock.runtime.admission import Admission
 from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import RegionDriver
-from riverlock.runtime.ownership import Heartbeat, claim
+from riverlock.runtime.ownership import Heartbeat
 from riverlock.runtime.planner import Planner
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.outputs import check_outputs
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
+from riverlock.snapshot.claims import claim
 from riverlock.snapshot.retention import Retention
 from riverlock.spark.ahead import ReadAhead
 from riverlock.spark.committers import committer_of
