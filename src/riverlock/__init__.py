@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock._version import __version__
 
 if TYPE_CHECKING:
-    from riverlock import sinks, sources, testing
+    from riverlock import sinks, sources, stores, testing
     from riverlock.core.errors import RiverlockError
     from riverlock.core.times import days, hours, milliseconds, minutes, seconds
     from riverlock.flow.aggregator import Aggregator
@@ -65,7 +65,7 @@ _HOMES = {
     "sliding": "riverlock.flow.windows",
     "tumbling": "riverlock.flow.windows",
 }
-_MODULES = ("sinks", "sources", "testing")
+_MODULES = ("sinks", "sources", "stores", "testing")
 
 __all__ = [
     "Aggregator",
@@ -99,6 +99,7 @@ __all__ = [
     "sinks",
     "sliding",
     "sources",
+    "stores",
     "testing",
     "tumbling",
 ]

@@ -23,7 +23,7 @@ def test_reference_lists_the_public_names() -> None:
     assert set(rl.__all__) - _first_cells(REFERENCE) == set()
 
 
-@pytest.mark.parametrize("name", ["sources", "sinks", "testing"])
+@pytest.mark.parametrize("name", ["sources", "sinks", "stores", "testing"])
 def test_reference_lists_the_names_of_a_module(name: str) -> None:
     public = set(getattr(rl, name).__all__) - {"MemorySink"}  # what memory() returns
     listed = set(re.findall(rf"`rl\.{name}\.(\w+)", REFERENCE))

@@ -58,13 +58,17 @@ def test_a_handle_shows_stops_and_pins(spark: SparkSession, tmp_path: Path) -> N
     wait_for(lambda: handle.status() is not None and handle.status().epoch >= 2)
     named = handle.savepoint("v1")
     wait_for(lambda: handle.status().epoch > named.regions["main"])
-    handle.stop()
+    with pytest.raises(InvalidConfigError, match="v1"):
+        handle.stop(savepoint="v1")
+    assert handle.is_active
+    handle.stop(savepoint="last")
 
     assert not handle.is_active
     assert handle.status().state == "stopped"
     epochs = catalog(tmp_path).epochs()
     assert epochs == list(range(epochs[-1] + 1))
     assert catalog(tmp_path).resolve("v1").epoch == named.regions["main"]
+    assert catalog(tmp_path).resolve("last").epoch == epochs[-1]
     with pytest.raises(InvalidConfigError, match="v1"):
         catalog(tmp_path).pin("v1", epoch=0, now_us=0)
 

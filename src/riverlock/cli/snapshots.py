@@ -21,7 +21,8 @@ __all__ = ["snapshot", "snapshots"]
 def snapshots(*, store: str, as_json: bool) -> None:
     r"""List the epochs that are kept, and the names given to them.
 
-    Any of them can be looked into with `riverlock state STORE --at EPOCH`.
+    Any of them can be looked into with `riverlock state STORE --at EPOCH`, or gone back
+    to. With --json each has the input ranges that it read.
 
     \b
     Examples:
@@ -112,6 +113,10 @@ def _row(catalog: Catalog, epoch: int, names: list[str]) -> dict[str, Any]:
         "parallelism": manifest.parallelism,
         "run": manifest.run,
         "code": manifest.code,
+        "inputs": {
+            uid: {"start": r.start, "end": r.end, "rows": r.rows}
+            for uid, r in manifest.inputs.items()
+        },
         "names": names,
         "problem": None,
     }

@@ -33,6 +33,7 @@ __all__ = [
     "EXIT_STATUS",
     "PLAN_VARIABLE",
     "POINTS",
+    "VERB_POINTS",
     "Action",
     "Fault",
     "InjectedFault",
@@ -64,6 +65,14 @@ POINTS: Final[dict[str, str]] = {
     "R2": "recovery loads state",
     "R3": "recovery resolves the outcome of sinks",
     "R4": "recovery is done, before the first new epoch",
+}
+
+# Of commands that act on a store, such as restore and fork.
+VERB_POINTS: Final[dict[str, str]] = {
+    "V1": "the store is claimed, or the fork registered; nothing else is done",
+    "V2": "what the decision refers to is durable, nothing is decided",
+    "V3": "the decision is durable, what follows from it is not done",
+    "V4": "a part of what follows is done",
 }
 
 _PAUSE_POLL_SECONDS: Final = 0.02
@@ -128,8 +137,9 @@ def _parse_one(text: str) -> Fault:
 
 
 def _require_known(point: str) -> None:
-    if point not in POINTS:
-        reason = f"unknown fail point {point!r}; there are {', '.join(POINTS)}"
+    known = {**POINTS, **VERB_POINTS}
+    if point not in known:
+        reason = f"unknown fail point {point!r}; there are {', '.join(known)}"
         raise ValueError(reason)
 
 
@@ -150,7 +160,7 @@ class Injector:
         """Count a hit of the point and act if a fault is due.
 
         Raises:
-            ValueError: If the point is not in POINTS.
+            ValueError: If the point is in neither table.
             InjectedFault: If the action is ``raise``.
             OSError: If the action is ``enospc`` or ``eio``.
         """
@@ -251,7 +261,7 @@ def hit(name: str) -> None:
     """Fail here if the environment asks for it; otherwise do nothing.
 
     Raises:
-        ValueError: If faults are active and the name is not in POINTS.
+        ValueError: If faults are active and the name is in neither table.
         InjectedFault: If the plan says ``raise``.
         OSError: If the plan says ``enospc`` or ``eio``.
     """

@@ -13,12 +13,13 @@ import msgspec
 
 from riverlock.core.errors import StorageError
 from riverlock.snapshot.owner import Beat, process_start
+from riverlock.snapshot.stops import stop_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Run
+    from riverlock.snapshot.records import Run, StopRequest
 
 __all__ = ["Heartbeat"]
 
@@ -29,9 +30,17 @@ class Heartbeat:
     """Beats while the run lives, and watches for a newer run."""
 
     def __init__(
-        self, catalog: Catalog, run: Run, on_fenced: Callable[[], None]
+        self,
+        catalog: Catalog,
+        run: Run,
+        on_fenced: Callable[[], None],
+        on_stop: Callable[[StopRequest], None] = lambda _: None,
     ) -> None:
-        """Prepare; ``on_fenced`` is called once, from the heart's own thread."""
+        """Prepare; both are called from the heart's own thread.
+
+        ``on_fenced`` is called once, ``on_stop`` at each beat while a request is there.
+        """
+        self._on_stop = on_stop
         self._catalog, self._run, self._on_fenced = catalog, run, on_fenced
         self._stop = threading.Event()
         self._count = 0
@@ -65,6 +74,9 @@ class Heartbeat:
                     self._on_fenced()
                     return
                 self._write()
+                asked = stop_request(self._catalog, self._run.run)
+                if asked is not None:
+                    self._on_stop(asked)
             except StorageError:
                 # The store is away; the loop will notice, and say so, by itself.
                 continue

@@ -30,6 +30,7 @@ from riverlock.snapshot.references import references
 from riverlock.snapshot.sealed import seal, unseal
 
 if TYPE_CHECKING:
+    from riverlock.snapshot.records import Record
     from riverlock.storage.base import Storage
 
 __all__ = ["Catalog"]
@@ -169,17 +170,28 @@ class Catalog:
                 found.append(unseal(data, Named, path=entry.path))
         return found
 
-    def pinned(self) -> set[int]:
-        """Return the epochs of this region that have names, retained or not."""
-        regions = [named.regions for named in self.snapshots()]
-        return {r[self.region] for r in regions if self.region in r}
-
     def pin(self, name: str, *, epoch: int, now_us: int, note: str = "") -> Named:
         """Name an epoch, so that retention keeps it.
 
         Raises:
             InvalidConfigError: The name is taken, or a number.
             SnapshotNotFoundError: The epoch is not retained, or not whole.
+        """
+        self.check_name(name)
+        self.manifest(epoch)
+        named = Named(
+            name=name, regions={self.region: epoch}, created_us=now_us, note=note
+        )
+        if not self.hold(snapshot_path(name), named, epoch=epoch):
+            raise _taken(name)
+        return named
+
+    def check_name(self, name: str) -> None:
+        """Check that a name can be given to an epoch.
+
+        Raises:
+            InvalidFlowError: It cannot be part of a path.
+            InvalidConfigError: It is taken, or a number.
         """
         check_name("snapshot name", name)
         if name.isdecimal():
@@ -188,23 +200,37 @@ class Catalog:
                 expected="a name that is no number: numbers are epochs",
                 found=name,
             )
-        self.manifest(epoch)
-        named = Named(
-            name=name, regions={self.region: epoch}, created_us=now_us, note=note
-        )
-        if not self.storage.put_if_absent(snapshot_path(name), seal(named)):
-            raise InvalidConfigError(
-                f"snapshot name {name!r}",
-                expected="a new name",
-                found="one that exists",
-            )
+        if self.storage.exists(snapshot_path(name)):
+            raise _taken(name)
+
+    def unpin(self, name: str) -> Named:
+        """Take a name away; its epoch is kept no longer than others.
+
+        Raises:
+            SnapshotNotFoundError: There is no such name.
+        """
+        for named in self.snapshots():
+            if named.name == name:
+                self.storage.delete(snapshot_path(name))
+                return named
+        raise self._unknown_name(name)
+
+    def hold(self, path: str, record: Record, *, epoch: int) -> bool:
+        """Write what keeps an epoch from retention; False if the path is taken.
+
+        Raises:
+            SnapshotNotFoundError: The epoch is not retained, or not whole; nothing is
+                left behind.
+        """
+        if not self.storage.put_if_absent(path, seal(record)):
+            return False
         # From here on retention spares it; it may have gone just before.
         try:
             self._check_whole(epoch)
         except SnapshotNotFoundError:
-            self.storage.delete(snapshot_path(name))
+            self.storage.delete(path)
             raise
-        return named
+        return True
 
     def _check_whole(self, epoch: int) -> None:
         missing = [
@@ -238,7 +264,16 @@ class Catalog:
         for named in self.snapshots():
             if named.name == text:
                 return self.manifest(named.regions[self.region])
+        raise self._unknown_name(text)
+
+    def _unknown_name(self, name: str) -> SnapshotNotFoundError:
         names = ", ".join(n.name for n in self.snapshots()) or "none"
-        raise SnapshotNotFoundError(
-            f"snapshot {text!r}", store=self.storage.uri, available=f"names: {names}"
+        return SnapshotNotFoundError(
+            f"snapshot {name!r}", store=self.storage.uri, available=f"names: {names}"
         )
+
+
+def _taken(name: str) -> InvalidConfigError:
+    return InvalidConfigError(
+        f"snapshot name {name!r}", expected="a new name", found="one that exists"
+    )

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FLOW", "RegionPaths", "channel_path", "epoch_of", "snapshot_path"]
+__all__ = [
+    "FLOW",
+    "RegionPaths",
+    "channel_path",
+    "epoch_of",
+    "lease_path",
+    "snapshot_path",
+]
 
 FLOW = "flow.json"
 SNAPSHOTS = "snapshots/"
+LEASES = "leases/"
 CHANNELS = "channels/"
 
 
@@ -57,6 +65,10 @@ class RegionPaths:
         """The heartbeat of the run that owns the region."""
         return f"{self.root}owner.json"
 
+    def stop_request(self, run: int) -> str:
+        """What asks a run to stop."""
+        return f"{self.root}stops/{run:012d}.json"
+
     def manifest(self, epoch: int) -> str:
         """The manifest of an epoch."""
         return f"{self.epochs}{epoch:012d}.json"
@@ -78,6 +90,11 @@ def epoch_of(path: str) -> int:
 def snapshot_path(name: str) -> str:
     """The record of a named snapshot."""
     return f"{SNAPSHOTS}{name}.json"
+
+
+def lease_path(lease: str) -> str:
+    """The record of a lease."""
+    return f"{LEASES}{lease}.json"
 
 
 def channel_path(name: str) -> str:

@@ -14,6 +14,7 @@ __all__ = [
     "FORMAT",
     "Flow",
     "InputRange",
+    "LeaseRecord",
     "Manifest",
     "Named",
     "OperatorState",
@@ -21,6 +22,7 @@ __all__ = [
     "Run",
     "SinkOutput",
     "StateFile",
+    "StopRequest",
     "TimerHeads",
     "Variable",
     "Watermark",
@@ -175,3 +177,21 @@ class Named(Record, frozen=True):
     regions: dict[str, int]
     created_us: int
     note: str = ""
+
+
+class LeaseRecord(Record, frozen=True):
+    """``leases/<id>.json``: a reader pins an epoch until an instant (§6)."""
+
+    id: str
+    regions: dict[str, int]
+    expires_us: int
+    holder: str = ""
+
+
+class StopRequest(Record, frozen=True):
+    """``stops/<run>.json``: asks a run to stop after the epoch under way (§3)."""
+
+    run: int
+    asked_us: int
+    # The name to give to the last epoch of the run.
+    savepoint: str | None = None

@@ -13,7 +13,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import SnapshotNotFoundError, StorageNotFoundError
-from riverlock.snapshot.layout import epoch_of
+from riverlock.core.times import micros
+from riverlock.snapshot.layout import epoch_of, lease_path
+from riverlock.snapshot.pins import leases, pinned_epochs
 from riverlock.snapshot.references import references
 from riverlock.storage.base import SupportsTemporaries
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.catalog import Catalog
 
-__all__ = ["Retention", "expired_paths", "sweep"]
+__all__ = ["Retention", "delete_manifests", "expired_paths", "sweep"]
 
 # After so long, files of an epoch that was never decided are those of a dead run.
 _UNDECIDED = timedelta(days=1)
@@ -30,7 +32,7 @@ _UNDECIDED = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How much history is kept; named snapshots are always kept."""
+    """How much history is kept; what is pinned is always kept."""
 
     epochs: int = 20
     grace: timedelta = timedelta(minutes=10)
@@ -63,7 +65,7 @@ def expired_paths(
         for entry in catalog.storage.list(paths.epochs)
         if entry.mtime >= oldest_allowed
     }
-    pinned = catalog.pinned()
+    pinned = pinned_epochs(catalog, now_us=micros(now))
     kept = {e for e in epochs if e > newest - keep.epochs or e in pinned or e in young}
     reached = set(protected)
     for epoch in kept:
@@ -89,7 +91,12 @@ def expired_paths(
         if _staged_epoch(entry.path, paths.staged) < newest
         and entry.mtime < oldest_allowed
     ]
-    return [*manifests, *state, *lists, *staged]
+    over = [
+        lease_path(lease.id)
+        for lease in leases(catalog)
+        if lease.expires_us < micros(oldest_undecided)
+    ]
+    return [*manifests, *state, *lists, *staged, *over]
 
 
 def _staged_epoch(path: str, root: str) -> int:
@@ -108,7 +115,7 @@ def sweep(
     paths = expired_paths(catalog, keep, now=now, protected=protected)
     folder = catalog.paths.epochs
     manifests = [epoch_of(p) for p in paths if p.startswith(folder)]
-    gone, spared = _delete_manifests(catalog, manifests)
+    gone, spared = delete_manifests(catalog, manifests, now_us=micros(now))
     for path in paths[len(manifests) :]:
         if path not in spared:
             catalog.storage.delete(path)
@@ -118,15 +125,17 @@ def sweep(
     return gone
 
 
-def _delete_manifests(catalog: Catalog, epochs: list[int]) -> tuple[int, set[str]]:
+def delete_manifests(
+    catalog: Catalog, epochs: list[int], *, now_us: int
+) -> tuple[int, set[str]]:
     """Delete manifests but those that were pinned meanwhile.
 
-    A pin writes its name, then looks whether the manifest is there. Here manifests go,
-    then names are listed: one of the two sees the other. If both do, the manifest
+    Who pins writes its record, then looks whether the manifest is there. Here manifests
+    go, then records are listed: one of the two sees the other. If both do, the manifest
     comes back. Returns how many went, and what those that stay refer to.
     """
     storage, paths = catalog.storage, catalog.paths
-    pinned = catalog.pinned()
+    pinned = pinned_epochs(catalog, now_us=now_us)
     removed: dict[int, bytes] = {}
     for epoch in (e for e in epochs if e not in pinned):
         try:
@@ -134,7 +143,7 @@ def _delete_manifests(catalog: Catalog, epochs: list[int]) -> tuple[int, set[str
         except StorageNotFoundError:
             continue
         storage.delete(paths.manifest(epoch))
-    pinned = catalog.pinned()
+    pinned = pinned_epochs(catalog, now_us=now_us)
     for epoch in sorted(pinned & removed.keys()):
         storage.put_if_absent(paths.manifest(epoch), removed.pop(epoch))
     spared: set[str] = set()

@@ -168,6 +168,7 @@ class _Run:
         self._catalog = Catalog(self._storage)
         self._stack = ExitStack()
         self._driver: RegionDriver | None = None
+        self._savepoint: str | None = None
 
     @property
     def status(self) -> Status | None:
@@ -177,13 +178,23 @@ class _Run:
     def catalog(self) -> Catalog:
         return self._catalog
 
-    def stop(self) -> None:
+    def stop(self, savepoint: str | None = None) -> None:
+        if savepoint is not None:
+            self._savepoint = savepoint
         if self._driver is not None:
             self._driver.stop()
 
     def drive(self) -> None:
         assert self._driver is not None
         self._driver.run()
+        if self._savepoint is not None:
+            # Still ours: no other run can have decided anything after the last epoch.
+            self.savepoint(self._savepoint)
+
+    def savepoint(self, name: str) -> Named:
+        newest = self._catalog.resolve(None)
+        now_us = self._options.clock.now_us()
+        return self._catalog.pin(name, epoch=newest.epoch, now_us=now_us)
 
     def __enter__(self) -> _Run:
         with ExitStack() as stack:
@@ -214,7 +225,9 @@ class _Run:
         owner = claim(self._catalog, now_us=now_us)
         engine = self._engine(spark, compiled, readers, owner, record.id)
         stack.callback(engine.close)
-        heartbeat = Heartbeat(self._catalog, owner, engine.cancel)
+        heartbeat = Heartbeat(
+            self._catalog, owner, engine.cancel, lambda r: self.stop(r.savepoint)
+        )
         heartbeat.start()
         stack.callback(heartbeat.stop)
         committers = {}
@@ -358,17 +371,24 @@ class Handle:
             InvalidConfigError: The name is taken.
             SnapshotNotFoundError: No epoch was committed yet.
         """
-        catalog = self._running.catalog
-        newest = catalog.resolve(None)
-        return catalog.pin(name, epoch=newest.epoch, now_us=SystemClock().now_us())
+        return self._running.savepoint(name)
 
-    def stop(self, timeout: float | None = None) -> None:
+    def stop(
+        self, timeout: float | None = None, *, savepoint: str | None = None
+    ) -> None:
         """Finish the epoch under way, then end.
 
+        Args:
+            timeout: How long to wait for the end, in seconds.
+            savepoint: A name for the last epoch, given before any other run can begin.
+
         Raises:
+            InvalidConfigError: The name is taken; the flow goes on.
             RiverlockError: What ended the run, if it was not this call.
         """
-        self._running.stop()
+        if savepoint is not None:
+            self._running.catalog.check_name(savepoint)
+        self._running.stop(savepoint)
         self.wait(timeout)
 
     def wait(self, timeout: float | None = None) -> bool:

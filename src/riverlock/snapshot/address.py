@@ -1,0 +1,51 @@
+"""``store@epoch`` and ``store@name``: how people name a snapshot."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.layout import FLOW
+from riverlock.storage.open import open_storage
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.records import Manifest
+
+__all__ = ["open_address", "open_store", "split_address"]
+
+_ADDRESS = re.compile(r"(?P<store>.+)@(?P<at>[A-Za-z0-9][A-Za-z0-9_.-]{0,99})")
+
+
+def open_store(store: str) -> Catalog:
+    """Open a store that exists.
+
+    Raises:
+        SnapshotNotFoundError: There is none.
+    """
+    catalog = Catalog(open_storage(store))
+    catalog.flow()
+    return catalog
+
+
+def split_address(address: str) -> tuple[str, str | None]:
+    """Return the store and what follows the last ``@``, unless that is in its name.
+
+    >>> split_address("store@v1"), split_address("/home/me@work/store")
+    (('store', 'v1'), ('/home/me@work/store', None))
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None or open_storage(address).exists(FLOW):
+        return address, None
+    return match["store"], match["at"]
+
+
+def open_address(address: str) -> tuple[Catalog, Manifest]:
+    """Open a store and the manifest of the epoch that is meant; default: the newest.
+
+    Raises:
+        SnapshotNotFoundError: There is no such store, epoch or name.
+    """
+    store, at = split_address(address)
+    catalog = open_store(store)
+    return catalog, catalog.resolve(at)

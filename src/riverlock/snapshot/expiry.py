@@ -1,0 +1,169 @@
+"""Expiring epochs on demand: by count, age or bytes; also while the flow runs.
+
+Only manifests and what they alone refer to are deleted. Files that no manifest has
+referred to yet may belong to the run, which alone knows when they may go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from riverlock.core import faults
+from riverlock.core.errors import InvalidConfigError
+from riverlock.core.times import from_micros
+from riverlock.snapshot.layout import epoch_of
+from riverlock.snapshot.pins import pins
+from riverlock.snapshot.references import references, state_files
+from riverlock.snapshot.retention import delete_manifests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Manifest
+
+__all__ = ["Expiry", "Limits", "expire", "plan_expiry"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much history may stay; what exceeds any of them goes, oldest first.
+
+    Attributes:
+        epochs: So many of the newest epochs stay.
+        age: Epochs decided longer ago go.
+        bytes: The state files of all epochs together have at most so many bytes.
+        grace: Epochs decided less long ago stay: they may be being read.
+    """
+
+    epochs: int | None = None
+    age: timedelta | None = None
+    bytes: int | None = None
+    grace: timedelta = timedelta(minutes=10)
+
+    def __post_init__(self) -> None:
+        """Refuse limits that limit nothing.
+
+        Raises:
+            InvalidConfigError: None is given, or one makes no sense.
+        """
+        if self.epochs is None and self.age is None and self.bytes is None:
+            raise InvalidConfigError(
+                "expire",
+                expected="a limit: a number of epochs, an age or bytes",
+                found="none",
+            )
+        if self.epochs is not None and self.epochs < 1:
+            raise InvalidConfigError(
+                "epochs to keep", expected="at least 1", found=str(self.epochs)
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """What an expiry deletes, and why other epochs stay though they are over a limit.
+
+    Attributes:
+        epochs: What goes, oldest first.
+        files: Paths that nothing refers to afterwards.
+        bytes: Of these state files.
+        bytes_left: Of the state files that stay.
+        spared: Epochs that stay, with the reasons.
+    """
+
+    epochs: tuple[int, ...]
+    files: tuple[str, ...]
+    bytes: int
+    bytes_left: int
+    spared: dict[int, tuple[str, ...]]
+
+
+def plan_expiry(catalog: Catalog, limits: Limits, *, now_us: int) -> Expiry:
+    """Return what would be deleted; nothing is.
+
+    Raises:
+        SnapshotCorruptedError: A manifest is damaged: what it needs is unknown.
+    """
+    manifests = {e: catalog.manifest(e) for e in catalog.epochs()}
+    going = _over(manifests, limits, now_us)
+    spared = _reasons(catalog, limits, now_us)
+    if limits.bytes is not None:
+        going |= _too_large(manifests, going, set(spared), limits.bytes)
+    gone = going - set(spared)
+    kept = [m for e, m in manifests.items() if e not in gone]
+    reached: set[str] = set().union(*(references(m) for m in kept))
+    sizes = _sizes(manifests[e] for e in gone)
+    files = set().union(*(references(manifests[e]) for e in gone)) - reached
+    return Expiry(
+        epochs=tuple(sorted(gone)),
+        files=tuple(sorted(files)),
+        bytes=sum(size for path, size in sizes.items() if path in files),
+        bytes_left=sum(_sizes(kept).values()),
+        spared={e: spared[e] for e in sorted(going & set(spared))},
+    )
+
+
+def _over(manifests: dict[int, Manifest], limits: Limits, now_us: int) -> set[int]:
+    epochs, over = sorted(manifests), set[int]()
+    if limits.epochs is not None:
+        over.update(epochs[: -limits.epochs])
+    if limits.age is not None:
+        oldest = from_micros(now_us) - limits.age
+        over.update(
+            e for e, m in manifests.items() if from_micros(m.decided_us) < oldest
+        )
+    return over
+
+
+def _reasons(
+    catalog: Catalog, limits: Limits, now_us: int
+) -> dict[int, tuple[str, ...]]:
+    """Return the epochs that must stay, and why."""
+    found: dict[int, tuple[str, ...]] = {}
+    youngest = from_micros(now_us) - limits.grace
+    for entry in catalog.storage.list(catalog.paths.epochs):
+        if entry.mtime >= youngest:
+            found[epoch_of(entry.path)] = ("decided within the grace period",)
+    for pin in pins(catalog, now_us=now_us):
+        found[pin.epoch] = (*found.get(pin.epoch, ()), str(pin))
+    epochs = catalog.epochs()
+    if epochs:
+        found[epochs[-1]] = ("the newest",)
+    return found
+
+
+def _too_large(
+    manifests: dict[int, Manifest], going: set[int], spared: set[int], limit: int
+) -> set[int]:
+    """Return the oldest epochs without which the rest is not larger than the limit."""
+    left = {e: m for e, m in manifests.items() if e not in going or e in spared}
+    more: set[int] = set()
+    for epoch in sorted(left.keys() - spared):
+        if sum(_sizes(left.values()).values()) <= limit:
+            break
+        more.add(epoch)
+        del left[epoch]
+    return more
+
+
+def _sizes(manifests: Iterable[Manifest]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for manifest in manifests:
+        found |= {f.path: f.bytes for f in state_files(manifest)}
+    return found
+
+
+def expire(catalog: Catalog, plan: Expiry, *, now_us: int) -> int:
+    """Delete what a plan says, but for what was pinned since; returns how many files.
+
+    Manifests go first: whatever happens then, no epoch that is left lacks a file.
+    """
+    gone, spared = delete_manifests(catalog, list(plan.epochs), now_us=now_us)
+    faults.hit("V3")
+    for path in plan.files:
+        if path not in spared:
+            catalog.storage.delete(path)
+            gone += 1
+    return gone

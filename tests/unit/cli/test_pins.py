@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.cli.stores import beat, claim
+
+from riverlock.runtime import ownership
+from riverlock.runtime.ownership import Heartbeat
+from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.stops import stop_request
+from riverlock.storage.local import LocalStorage
+
+
+def test_unpin_takes_a_name_away(cli: Any, shop: Path) -> None:
+    cli("snapshot", shop, "v1", "--at", 1)
+
+    assert "epoch 1" in cli("unpin", shop, "v1").out
+    assert cli("unpin", shop, "v1").code == 3
+
+
+def test_expire_shows_its_plan_and_acts_only_when_told(cli: Any, shop: Path) -> None:
+    cli("snapshot", shop, "v1", "--at", 0)
+    words = ("expire", shop, "--keep-epochs", 1, "--grace", "0s")
+
+    dry, unasked = cli(*words, "--dry-run", "--json"), cli(*words)
+
+    assert dry.json["done"] is False
+    assert dry.json["plan"]["epochs"] == [1]
+    assert dry.json["plan"]["spared"] == {"0": ["name 'v1'"]}
+    assert "nothing was changed" in unasked.out
+    assert len(cli("snapshots", shop, "--json").json) == 3
+    done = cli(*words, "--yes", "--json").json
+    assert done["done"] is True
+    epochs = cli("snapshots", shop, "--json").json
+    assert [e["epoch"] for e in epochs] == [0, 2]
+    assert epochs[0]["inputs"] == {"files-1": {"start": 0, "end": 3, "rows": 3}}
+    assert cli("verify", shop).code == 0
+
+
+@pytest.mark.parametrize("words", [("--max-bytes", "many"), ()])
+def test_expire_refuses_what_it_does_not_understand(
+    cli: Any, shop: Path, words: tuple[str, ...]
+) -> None:
+    done = cli("expire", shop, *words)
+
+    assert done.code in (1, 2)
+    assert len(cli("snapshots", shop, "--json").json) == 3
+
+
+def test_stop_of_a_flow_that_does_not_run(cli: Any, shop: Path) -> None:
+    done = cli("stop", shop, "--savepoint", "v1")
+
+    assert done.code == 1
+    assert "no run that is alive" in done.err
+
+
+def test_stop_asks_the_run_and_waits_for_its_end(
+    cli: Any, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "_BEAT_SECONDS", 0.01)
+    catalog = Catalog(LocalStorage(shop))
+    claim(catalog, os.getpid())
+    run = catalog.newest_run()
+    assert run is not None
+    asked = threading.Event()
+
+    def end(request: Any) -> None:
+        if not asked.is_set():
+            catalog.pin(request.savepoint, epoch=2, now_us=0)
+        asked.set()
+
+    heart = Heartbeat(catalog, run, lambda: None, end)
+    heart.start()
+
+    def stop_when_asked() -> None:
+        assert asked.wait(200)
+        heart.stop()
+
+    loop = threading.Thread(target=stop_when_asked)
+    loop.start()
+
+    done = cli("stop", shop, "--savepoint", "v1", "--timeout", "200s", "--json")
+
+    loop.join()
+    assert done.json == {"run": 2, "ended": True, "savepoint": "v1", "epoch": 2}
+    assert stop_request(catalog, 2) is None
+
+
+def test_stop_refuses_a_name_that_is_taken(cli: Any, shop: Path) -> None:
+    catalog = Catalog(LocalStorage(shop))
+    claim(catalog, os.getpid())
+    beat(catalog)
+    cli("snapshot", shop, "v1")
+
+    done = cli("stop", shop, "--savepoint", "v1")
+
+    assert done.code == 1
+    assert stop_request(catalog, 2) is None

@@ -1,0 +1,25 @@
+"""Kills a process in the middle of a step: a forked child, which starts at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from riverlock.core import faults
+
+
+def killed_at(point: str, step: Callable[[], object], *, count: int = 1) -> bool:
+    """Run a step in a child that is killed at a fail point; whether it came so far."""
+    child = os.fork()
+    if child == 0:
+        module: Any = faults
+        module._injector = faults.Injector(plan=faults.parse(f"{point}=kill@{count}"))
+        module._ACTIVE = True
+        try:
+            step()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
