@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.clock import SystemClock
 from riverlock.core.times import duration
+from riverlock.sinks.withdrawal import withdraw_now
 from riverlock.snapshot import expiry
+from riverlock.snapshot import restore as going_back
 from riverlock.snapshot.address import open_address, open_store
 from riverlock.snapshot.lease import leased
 
@@ -18,11 +20,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from datetime import timedelta
 
+    from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.expiry import Expiry
     from riverlock.snapshot.lease import Lease
-    from riverlock.snapshot.records import Named
+    from riverlock.snapshot.records import Manifest, Named
+    from riverlock.snapshot.restore import Restore
 
-__all__ = ["expire", "lease", "pin", "unpin"]
+__all__ = ["expire", "lease", "pin", "restore", "unpin"]
 
 
 def pin(address: str, name: str, *, note: str = "") -> Named:
@@ -96,3 +100,40 @@ def expire(  # noqa: PLR0913 - three limits, and how
     if not dry_run:
         expiry.expire(catalog, plan, now_us=now_us)
     return plan
+
+
+def restore(
+    address: str, *, keep_output: bool = False, dry_run: bool = False
+) -> Restore:
+    """Go back to an epoch: its state, input positions, timers and watermarks.
+
+    A new epoch is made whose state is that of the old one; epochs between stay as they
+    are, and can be gone to. The next run reads the inputs from there again. Output of a
+    sink of files is moved out of readers' sight, other output stays.
+
+    Args:
+        address: ``store@epoch`` or ``store@name``.
+        keep_output: Leave output of files in sight.
+        dry_run: Only say what would happen.
+
+    Returns:
+        The plan that was carried out.
+
+    Raises:
+        FencedError: The flow runs: stop it first. Nothing was changed.
+        SnapshotNotFoundError: There is no such epoch.
+    """
+    catalog, target = open_address(address)
+    plan = going_back.plan_restore(catalog, target, keep_output=keep_output)
+    if not dry_run:
+        go_back(catalog, plan)
+    return plan
+
+
+def go_back(catalog: Catalog, plan: Restore, *, why: str = "restore") -> Manifest:
+    """Carry out a plan to go back, to the end."""
+    now_us = SystemClock().now_us()
+    made = going_back.restore(catalog, plan, now_us=now_us, why=why)
+    # The next start would do it too; nobody should see the output until then.
+    withdraw_now(made)
+    return made

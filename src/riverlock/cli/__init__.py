@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "snapshot": ("snapshots", "snapshot", "Give an epoch a name, so that it is kept."),
     "unpin": ("pins", "unpin", "Take a name from an epoch."),
     "expire": ("pins", "expire", "Delete old epochs: by number, age or bytes."),
+    "restore": ("restore", "restore", "Go back to an epoch: state and inputs."),
     "stop": ("stop", "stop", "Ask a running flow to stop, wherever it runs."),
     "verify": ("verify", "verify", "Check that every epoch that is kept is whole."),
     "new": ("new", "new", "Make a small project that runs at once."),

@@ -344,7 +344,7 @@ class FencedError(CoordinationError):
         ours = "this run" if run is None else f"run {run}"
         super().__init__(
             f"{ours} of {store} is fenced: {owner} owns the flow now",
-            hint="stop the other run first, or wait until it ends",
+            hint="stop the other run first (riverlock stop), or wait until it ends",
             store=store,
             run=run,
             owner=owner,

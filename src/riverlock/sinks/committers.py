@@ -22,6 +22,7 @@ from riverlock.core.errors import (
     StorageNotFoundError,
 )
 from riverlock.sinks.stagers import STAGED
+from riverlock.sinks.withdrawal import is_withdrawal, withdraw
 from riverlock.snapshot.files import read_file
 from riverlock.storage.local import LocalStorage
 
@@ -80,6 +81,9 @@ class FileCommitter:
         """Rename the epoch's files into place, then list them in a manifest."""
         if not output.tokens:
             return
+        if is_withdrawal(output.tokens):
+            self._withdraw(output.tokens)
+            return
         path = self._home(epoch, output.tokens)
         root = LocalStorage(path)
         if root.exists(_listing(epoch)):
@@ -97,6 +101,13 @@ class FileCommitter:
         }
         root.put_if_absent(_listing(epoch), msgspec.json.encode(record))
         self._sweep(path, epoch)
+
+    def _withdraw(self, tokens: tuple[Any, ...]) -> None:
+        """Take output of undone epochs away, here and in directories we had before."""
+        here = Path(self.sink.path)
+        for token in tokens:
+            root = Path(token.get("root", here))
+            withdraw(root if root != here and self._is_mine(root) else here, token)
 
     def _home(self, epoch: int, tokens: tuple[Any, ...]) -> Path:
         """Return the directory that an epoch was decided to go to.

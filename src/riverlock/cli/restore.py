@@ -1,0 +1,109 @@
+"""``riverlock restore``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from riverlock.cli import text
+from riverlock.cli.command import command
+from riverlock.cli.plan import agreed, yes_option
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.restore import Restore
+    from riverlock.snapshot.timeline import Span
+
+__all__ = ["facts_of", "lines_of", "restore"]
+
+
+@command("restore")
+@click.argument("address", metavar="STORE@EPOCH|NAME")
+@click.option(
+    "--keep-output", is_flag=True, help="Leave output of files where readers see it."
+)
+@yes_option
+def restore(*, address: str, keep_output: bool, yes: bool, as_json: bool) -> None:
+    r"""Go back to an epoch: its state, input positions, timers and watermarks.
+
+    A new epoch is made whose state is that of the old one. Epochs between stay, and can
+    be gone to. The next run reads the inputs from there again. The plan says for each
+    sink what becomes of its output. A flow that runs must be stopped before.
+
+    \b
+    Examples:
+      riverlock restore store@before-upgrade
+      riverlock restore store@41 --keep-output --yes
+    """
+    from riverlock.snapshot.address import open_address
+    from riverlock.snapshot.restore import plan_restore
+    from riverlock.stores import go_back
+
+    catalog, target = open_address(address)
+    plan = plan_restore(catalog, target, keep_output=keep_output)
+    if plan.is_done:
+        go_back(catalog, plan)  # what a crash left to do
+        _done(plan, plan.newest, as_json=as_json)
+        return
+    if agreed(facts_of(plan), lines_of(plan), yes=yes, as_json=as_json):
+        _done(plan, go_back(catalog, plan), as_json=as_json)
+
+
+def _done(plan: Restore, made: Manifest, *, as_json: bool) -> None:
+    if as_json:
+        text.print_json({"done": True, "epoch": made.epoch, "plan": facts_of(plan)})
+        return
+    click.echo(f"epoch {made.epoch} is the newest, with the state of {_target(plan)}")
+
+
+def _target(plan: Restore) -> str:
+    decided = text.instant(plan.target.decided_us)
+    return f"epoch {plan.target.epoch}, decided {decided}"
+
+
+def facts_of(plan: Restore) -> dict[str, Any]:
+    """Return a plan for programs."""
+    return {
+        "target": plan.target.epoch,
+        "newest": plan.newest.epoch,
+        "epoch": plan.epoch,
+        "undone": plan.undone,
+        "redone": plan.redone,
+        "inputs": {
+            uid: {"to": r.end, "from": plan.newest.inputs[uid].end}
+            for uid, r in plan.target.inputs.items()
+            if uid in plan.newest.inputs
+        },
+        "sinks": {
+            s.uid: {"kind": s.kind, "rows": s.rows, "withdrawn": s.is_withdrawn}
+            for s in plan.sinks
+        },
+    }
+
+
+def lines_of(plan: Restore) -> dict[str, str]:
+    """Return a plan for people."""
+    lines = {
+        "goes back to": _target(plan),
+        "as new epoch": str(plan.epoch),
+        "undone": f"epochs {_spans(plan.undone)}; they stay, and can be gone to",
+    }
+    if plan.redone:
+        lines["done again"] = f"epochs {_spans(plan.redone)}"
+    lines["state"] = f"{_entries(plan.newest)} entries become {_entries(plan.target)}"
+    for uid, input_range in plan.target.inputs.items():
+        at = msgspec.json.encode(input_range.end).decode()
+        lines[f"input {uid}"] = f"is read again from {at}"
+    for sink in plan.sinks:
+        lines[f"sink {sink.uid} ({sink.kind})"] = sink.says
+    return lines
+
+
+def _spans(spans: tuple[Span, ...]) -> str:
+    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in spans)
+
+
+def _entries(manifest: Manifest) -> str:
+    return text.count(sum(s.entries for s in manifest.operators.values()))

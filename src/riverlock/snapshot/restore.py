@@ -1,0 +1,237 @@
+"""Going back: a new epoch whose state is that of an old one (format §6.1).
+
+Epoch numbers only grow and a manifest is never replaced, so that whoever has seen an
+epoch, a zombie, a reader, a sink, is never told something else under the same number.
+The put of the new manifest is the one decision; before it nothing has changed, after it
+whatever is left to do is done by the next start.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from riverlock.core import faults
+from riverlock.core.errors import FencedError, InvalidConfigError, SnapshotError
+from riverlock.snapshot.claims import claim, describe, release
+from riverlock.snapshot.lease import leased
+from riverlock.snapshot.records import InputRange, SinkOutput
+from riverlock.snapshot.timeline import is_restored, restored_history, spans, without
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Manifest, Run
+    from riverlock.snapshot.timeline import Span
+
+__all__ = ["Restore", "SinkRestore", "plan_restore", "restore"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkRestore:
+    """What becomes of a sink's output of the epochs that are undone.
+
+    Attributes:
+        uid: The sink.
+        kind: Its kind.
+        rows: Rows that it got in these epochs, as far as they are retained.
+        roots: Output directories of these epochs, of a sink of files.
+        is_withdrawn: Whether they are moved out of readers' sight.
+    """
+
+    uid: str
+    kind: str
+    rows: int
+    roots: tuple[str, ...]
+    is_withdrawn: bool
+
+    @property
+    def says(self) -> str:
+        """What happens, in words."""
+        again = "what is read again is written again, under new epoch numbers"
+        if self.is_withdrawn:
+            return (
+                f"{self.rows} rows are withdrawn: their folders are moved to"
+                f" _riverlock/withdrawn of the output directory; {again}"
+            )
+        if self.kind == "files":
+            return f"{self.rows} rows stay where they are; {again}"
+        return f"{self.rows} rows were given to it and stay; {again}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore:
+    """A way back, before it is gone.
+
+    Attributes:
+        target: The epoch whose state, positions, timers and watermarks come back.
+        newest: The newest epoch now that can be read.
+        last: The greatest epoch number there is.
+        undone: Epochs that will not have led to the state any more.
+        redone: Epochs that an earlier restore had undone, and that count again.
+        sinks: What becomes of output.
+    """
+
+    target: Manifest
+    newest: Manifest
+    last: int
+    undone: tuple[Span, ...]
+    redone: tuple[Span, ...]
+    sinks: tuple[SinkRestore, ...]
+
+    @property
+    def epoch(self) -> int:
+        """The number that the restored epoch will have."""
+        return self.last + 1
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the newest epoch is the target, or one that went back to it."""
+        target, newest = self.target.epoch, self.newest
+        is_same = is_restored(newest) and newest.parent == target
+        return newest.epoch == self.last and (newest.epoch == target or is_same)
+
+
+def plan_restore(
+    catalog: Catalog, target: Manifest, *, keep_output: bool = False
+) -> Restore:
+    """Return what going back to an epoch would do; nothing is done.
+
+    Args:
+        catalog: The store.
+        target: The epoch.
+        keep_output: Whether sinks of files keep the output of undone epochs in sight.
+
+    Manifests that cannot be read do not stand in the way.
+    """
+    last = catalog.epochs()[-1]
+    newest = _newest_readable(catalog, target)
+    # Epochs after the newest that can be read are damaged, and undone too.
+    undone = without([*spans(newest), (newest.epoch + 1, last)], spans(target))
+    manifests = list(_readable(catalog, undone))
+    outputs: dict[str, list[SinkOutput]] = {}
+    for manifest in (target, *manifests):
+        for uid, output in manifest.outputs.items():
+            outputs.setdefault(uid, []).append(output)
+    later: dict[str, int] = {}
+    for manifest in manifests:
+        for uid, output in manifest.outputs.items():
+            later[uid] = later.get(uid, 0) + output.rows
+    return Restore(
+        target=target,
+        newest=newest,
+        last=last,
+        undone=tuple(undone),
+        redone=tuple(without(spans(target), spans(newest))),
+        sinks=tuple(
+            SinkRestore(
+                uid=uid,
+                kind=found[-1].kind,
+                rows=later.get(uid, 0),
+                roots=_roots(found),
+                is_withdrawn=found[-1].kind == "files" and not keep_output,
+            )
+            for uid, found in outputs.items()
+        ),
+    )
+
+
+def _newest_readable(catalog: Catalog, target: Manifest) -> Manifest:
+    for epoch in reversed(catalog.epochs()):
+        with suppress(SnapshotError):
+            return catalog.manifest(epoch)
+    return target
+
+
+def _readable(catalog: Catalog, chosen: list[Span]) -> Iterator[Manifest]:
+    for epoch in catalog.epochs():
+        if any(a <= epoch <= b for a, b in chosen):
+            with suppress(SnapshotError):
+                yield catalog.manifest(epoch)
+
+
+def _roots(outputs: list[SinkOutput]) -> tuple[str, ...]:
+    tokens = [t for o in outputs for t in o.tokens if isinstance(t, dict)]
+    return tuple(dict.fromkeys(t["root"] for t in tokens if t.get("root")))
+
+
+def restore(
+    catalog: Catalog, plan: Restore, *, now_us: int, why: str = "restore"
+) -> Manifest:
+    """Go back; returns the new newest manifest.
+
+    Raises:
+        FencedError: The flow runs, or began to; nothing was changed.
+        InvalidConfigError: It has gone on since the plan was made; the same.
+        SnapshotNotFoundError: The target is not retained any more; the same.
+    """
+    if plan.is_done:
+        return plan.newest
+    run = claim(catalog, now_us=now_us)
+    try:
+        faults.hit("V1")
+        with leased(catalog, plan.target.epoch):
+            return _decide(catalog, plan, run, now_us=now_us, why=why)
+    finally:
+        release(catalog, run)
+
+
+def _decide(
+    catalog: Catalog, plan: Restore, run: Run, *, now_us: int, why: str
+) -> Manifest:
+    if catalog.epochs()[-1] != plan.last:
+        raise _gone_on(catalog, plan)
+    fencing = catalog.run(run.run + 1)
+    if fencing is not None:
+        owner = describe(fencing)
+        raise FencedError(store=catalog.storage.uri, run=run.run, owner=owner)
+    made = _manifest(plan, run, now_us=now_us, why=why)
+    faults.hit("V2")
+    # A zombie may still decide its epoch: one of the two manifests wins.
+    if not catalog.decide(made):
+        raise _gone_on(catalog, plan)
+    faults.hit("V3")
+    return made
+
+
+def _gone_on(catalog: Catalog, plan: Restore) -> InvalidConfigError:
+    return InvalidConfigError(
+        f"restore of {catalog.storage.uri}",
+        expected=f"epoch {plan.last} to be the newest, as in the plan",
+        found=f"epoch {catalog.epochs()[-1]}",
+        hint="nothing was changed; look at the new plan",
+    )
+
+
+def _manifest(plan: Restore, run: Run, *, now_us: int, why: str) -> Manifest:
+    target = plan.target
+    return msgspec.structs.replace(
+        target,
+        epoch=plan.epoch,
+        parent=target.epoch,
+        run=run.run,
+        started_us=now_us,
+        decided_us=now_us,
+        history=restored_history(target, epoch=plan.epoch, token=run.token),
+        inputs={
+            uid: InputRange(start=r.end, end=r.end, rows=0)
+            for uid, r in target.inputs.items()
+        },
+        outputs={
+            s.uid: SinkOutput(kind=s.kind, tokens=_tokens(s, plan)) for s in plan.sinks
+        },
+        metrics={
+            "restored": {"why": why, "from": target.epoch, "undone": list(plan.undone)}
+        },
+    )
+
+
+def _tokens(sink: SinkRestore, plan: Restore) -> tuple[Any, ...]:
+    if not sink.is_withdrawn:
+        return ()
+    order = {"withdraw": plan.undone, "reinstate": plan.redone}
+    return tuple({"root": r, **order} for r in sink.roots) or (order,)
