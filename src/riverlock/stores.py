@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from riverlock.core.clock import SystemClock
 from riverlock.core.times import duration
 from riverlock.sinks.withdrawal import withdraw_now
-from riverlock.snapshot import expiry
+from riverlock.snapshot import expiry, pins
+from riverlock.snapshot import fork as forking
 from riverlock.snapshot import restore as going_back
 from riverlock.snapshot.address import open_address, open_store
 from riverlock.snapshot.lease import leased
+from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -22,11 +24,12 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.expiry import Expiry
+    from riverlock.snapshot.fork import Fork
     from riverlock.snapshot.lease import Lease
-    from riverlock.snapshot.records import Manifest, Named
+    from riverlock.snapshot.records import ForkRecord, Manifest, Named
     from riverlock.snapshot.restore import Restore
 
-__all__ = ["expire", "lease", "pin", "restore", "unpin"]
+__all__ = ["expire", "forget_fork", "fork", "forks", "lease", "pin", "restore", "unpin"]
 
 
 def pin(address: str, name: str, *, note: str = "") -> Named:
@@ -137,3 +140,42 @@ def go_back(catalog: Catalog, plan: Restore, *, why: str = "restore") -> Manifes
     # The next start would do it too; nobody should see the output until then.
     withdraw_now(made)
     return made
+
+
+def fork(address: str, new: str, *, copy: bool = False) -> Fork:
+    """Make a store that begins with the state and input positions of an epoch.
+
+    The flow may run meanwhile, and both go on, each by itself. State files are not
+    copied: the new store refers to them, and they are kept as long as it does.
+
+    Args:
+        address: ``store@epoch`` or ``store@name``.
+        new: An empty place for the new store.
+        copy: Copy the files, so that the new store needs no other.
+
+    Raises:
+        InvalidConfigError: The place is not empty, or the flow cannot be forked.
+        SnapshotNotFoundError: There is no such epoch.
+    """
+    catalog, target = open_address(address)
+    plan = forking.plan_fork(catalog, target, open_storage(new), copy=copy)
+    forking.fork(catalog, plan, now_us=SystemClock().now_us())
+    return plan
+
+
+def forks(store: str) -> list[ForkRecord]:
+    """Return the forks that refer to files of a store, each of which pins an epoch."""
+    return list(pins.forks(open_store(store)))
+
+
+def forget_fork(store: str, flow: str) -> None:
+    """Let go of what a fork refers to; only for a fork whose store was deleted.
+
+    Args:
+        store: The store that was forked.
+        flow: The id of the fork, as ``forks`` gives it.
+
+    Raises:
+        SnapshotNotFoundError: There is no such fork.
+    """
+    forking.forget_fork(open_store(store), flow)

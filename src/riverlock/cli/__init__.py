@@ -27,6 +27,8 @@ _COMMANDS: Final = {
     "unpin": ("pins", "unpin", "Take a name from an epoch."),
     "expire": ("pins", "expire", "Delete old epochs: by number, age or bytes."),
     "restore": ("restore", "restore", "Go back to an epoch: state and inputs."),
+    "fork": ("fork", "fork", "Make a new store that begins with an epoch."),
+    "forks": ("fork", "forks", "List the forks that need files of a store."),
     "stop": ("stop", "stop", "Ask a running flow to stop, wherever it runs."),
     "verify": ("verify", "verify", "Check that every epoch that is kept is whole."),
     "new": ("new", "new", "Make a small project that runs at once."),

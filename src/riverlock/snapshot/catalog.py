@@ -25,7 +25,8 @@ from riverlock.snapshot.layout import (
     epoch_of,
     snapshot_path,
 )
-from riverlock.snapshot.records import FORMAT, Flow, Manifest, Named, Run
+from riverlock.snapshot.parents import holds
+from riverlock.snapshot.records import FEATURES, FORMAT, Flow, Manifest, Named, Run
 from riverlock.snapshot.references import references
 from riverlock.snapshot.sealed import seal, unseal
 
@@ -64,7 +65,7 @@ class Catalog:
                 "a store", store=self.storage.uri, available="no flow.json"
             ) from error
         found = unseal(data, Flow, path=FLOW)
-        if found.format > FORMAT or found.features:
+        if found.format > FORMAT or not FEATURES.issuperset(found.features):
             raise UnsupportedFormatError(
                 FLOW,
                 supported=FORMAT,
@@ -226,17 +227,22 @@ class Catalog:
             return False
         # From here on retention spares it; it may have gone just before.
         try:
-            self._check_whole(epoch)
+            self.check_whole(epoch)
         except SnapshotNotFoundError:
             self.storage.delete(path)
             raise
         return True
 
-    def _check_whole(self, epoch: int) -> None:
+    def check_whole(self, epoch: int) -> None:
+        """Check that an epoch and all it refers to are there; reads no file.
+
+        Raises:
+            SnapshotNotFoundError: Something is not.
+        """
         missing = [
             path
             for path in sorted(references(self.manifest(epoch)))
-            if not self.storage.exists(path)
+            if not holds(self.storage, path)
         ]
         if missing:
             raise SnapshotNotFoundError(

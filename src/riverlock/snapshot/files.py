@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import SnapshotCorruptedError, StorageNotFoundError
+from riverlock.snapshot.parents import locate
 from riverlock.snapshot.records import StateFile
 from riverlock.snapshot.sealed import checksum
 
@@ -73,11 +74,13 @@ def read_file(storage: Storage, path: str, *, size: int, expected: str) -> bytes
     Raises:
         SnapshotCorruptedError: The file is missing, or is not what was written.
     """
+    home, inner = locate(storage, path)
     try:
-        data = storage.get(path)
+        data = home.get(inner)
     except StorageNotFoundError as error:
+        where = "" if home is storage else f" in {home.uri}"
         raise SnapshotCorruptedError(
-            path, expected=f"{size} bytes", found="no such file"
+            path, expected=f"{size} bytes", found=f"no such file{where}"
         ) from error
     found = checksum(data)
     if len(data) != size or found != expected:

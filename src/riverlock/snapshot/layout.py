@@ -9,13 +9,19 @@ __all__ = [
     "RegionPaths",
     "channel_path",
     "epoch_of",
+    "fork_path",
     "lease_path",
+    "parent_path",
     "snapshot_path",
 ]
 
 FLOW = "flow.json"
 SNAPSHOTS = "snapshots/"
 LEASES = "leases/"
+FORKS = "forks/"
+PARENTS = "parents/"
+# What is being forked into a store that has no flow yet.
+FORKING = "fork.json"
 CHANNELS = "channels/"
 
 
@@ -95,6 +101,16 @@ def snapshot_path(name: str) -> str:
 def lease_path(lease: str) -> str:
     """The record of a lease."""
     return f"{LEASES}{lease}.json"
+
+
+def fork_path(flow: str) -> str:
+    """The record of a fork, in the store it was forked from."""
+    return f"{FORKS}{flow}.json"
+
+
+def parent_path(flow: str) -> str:
+    """The record of a store that a fork refers to files of."""
+    return f"{PARENTS}{flow}.json"
 
 
 def channel_path(name: str) -> str:

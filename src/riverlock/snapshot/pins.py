@@ -1,4 +1,4 @@
-"""What keeps epochs from retention: names, and leases of readers."""
+"""What keeps epochs from retention: names, leases of readers, and forks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import StorageNotFoundError
-from riverlock.snapshot.layout import LEASES
-from riverlock.snapshot.records import LeaseRecord
+from riverlock.snapshot.layout import FORKS, LEASES
+from riverlock.snapshot.records import ForkRecord, LeaseRecord
 from riverlock.snapshot.sealed import unseal
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.catalog import Catalog
 
-__all__ = ["Pin", "leases", "pinned_epochs", "pins"]
+__all__ = ["Pin", "forks", "leases", "pinned_epochs", "pins"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Pin:
     """One reason why an epoch is kept."""
 
     epoch: int
-    kind: str  # name, lease
+    kind: str  # name, lease, fork
     name: str
 
     def __str__(self) -> str:
@@ -41,6 +41,15 @@ def leases(catalog: Catalog) -> Iterator[LeaseRecord]:
             yield unseal(data, LeaseRecord, path=entry.path)
 
 
+def forks(catalog: Catalog) -> Iterator[ForkRecord]:
+    """Yield the forks that refer to files of the store."""
+    for entry in catalog.storage.list(FORKS):
+        # A fork that has no more need of our files takes its record away.
+        with contextlib.suppress(StorageNotFoundError):
+            data = catalog.storage.get(entry.path)
+            yield unseal(data, ForkRecord, path=entry.path)
+
+
 def pins(catalog: Catalog, *, now_us: int) -> list[Pin]:
     """Return all that keeps epochs of the region now, retained or not."""
     found = [
@@ -52,6 +61,11 @@ def pins(catalog: Catalog, *, now_us: int) -> list[Pin]:
         Pin(epoch=lease.regions[catalog.region], kind="lease", name=lease.id)
         for lease in leases(catalog)
         if catalog.region in lease.regions and lease.expires_us > now_us
+    ]
+    found += [
+        Pin(epoch=fork.epoch, kind="fork", name=fork.store)
+        for fork in forks(catalog)
+        if fork.region == catalog.region
     ]
     return found
 

@@ -13,11 +13,13 @@ import msgspec
 __all__ = [
     "FORMAT",
     "Flow",
+    "ForkRecord",
     "InputRange",
     "LeaseRecord",
     "Manifest",
     "Named",
     "OperatorState",
+    "Origin",
     "PartitionTime",
     "Run",
     "SinkOutput",
@@ -29,10 +31,22 @@ __all__ = [
 ]
 
 FORMAT = 1
+# Files of a state may be in another store (§6.2).
+PARENTS_FEATURE = "parents"
+FEATURES = frozenset({PARENTS_FEATURE})
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all records: immutable, keyword-only, defaults left out."""
+
+
+class Origin(Record, frozen=True):
+    """Where a fork comes from; also ``parents/<flow>.json`` (§6.2)."""
+
+    flow: str
+    store: str
+    region: str
+    epoch: int
 
 
 class Flow(Record, frozen=True):
@@ -44,6 +58,8 @@ class Flow(Record, frozen=True):
     key_groups: int
     created_us: int
     features: tuple[str, ...] = ()
+    # Of a fork: what it began with.
+    origin: Origin | None = None
 
 
 class Run(Record, frozen=True):
@@ -195,3 +211,18 @@ class StopRequest(Record, frozen=True):
     asked_us: int
     # The name to give to the last epoch of the run.
     savepoint: str | None = None
+
+
+class ForkRecord(Record, frozen=True):
+    """``forks/<flow>.json``: a fork that refers to files of this store pins an epoch.
+
+    Also ``fork.json`` of the new store, until it has a flow.
+    """
+
+    flow: str  # the id of the fork
+    store: str
+    region: str
+    epoch: int
+    created_us: int
+    origin: Origin | None = None
+    is_copy: bool = False

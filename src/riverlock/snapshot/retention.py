@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import SnapshotNotFoundError, StorageNotFoundError
 from riverlock.core.times import micros
+from riverlock.snapshot.fork import release_parents
 from riverlock.snapshot.layout import epoch_of, lease_path
 from riverlock.snapshot.pins import leases, pinned_epochs
 from riverlock.snapshot.references import references
@@ -120,6 +121,7 @@ def sweep(
         if path not in spared:
             catalog.storage.delete(path)
             gone += 1
+    release_parents(catalog)
     if isinstance(catalog.storage, SupportsTemporaries):
         gone += catalog.storage.forget_temporaries(now - keep.grace)
     return gone

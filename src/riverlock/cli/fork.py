@@ -1,0 +1,110 @@
+"""``riverlock fork`` and ``riverlock forks``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from riverlock.cli import text
+from riverlock.cli.command import command, open_catalog, store_argument
+from riverlock.cli.plan import agreed, yes_option
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.fork import Fork
+
+__all__ = ["fork", "forks"]
+
+
+@command("fork")
+@click.argument("address", metavar="STORE@EPOCH|NAME")
+@click.argument("new", metavar="NEW")
+@click.option("--copy", is_flag=True, help="Copy the files: NEW needs no other store.")
+@yes_option
+def fork(*, address: str, new: str, copy: bool, yes: bool, as_json: bool) -> None:
+    r"""Make a NEW store that begins with the state and inputs of an epoch.
+
+    Both go on, each by itself; the flow may run meanwhile. Files are not copied: NEW
+    refers to them, and they are kept as long as it does. Run it with other outputs: a
+    directory belongs to one store.
+
+    \b
+    Examples:
+      riverlock fork store@before-upgrade trial
+      riverlock fork store@41 s3://bucket/trial --copy --yes
+    """
+    from riverlock.snapshot.address import open_address
+    from riverlock.snapshot.fork import fork as make
+    from riverlock.snapshot.fork import plan_fork
+    from riverlock.storage.open import open_storage
+
+    catalog, target = open_address(address)
+    plan = plan_fork(catalog, target, open_storage(new), copy=copy)
+    if not agreed(_facts(plan), _lines(plan), yes=yes, as_json=as_json):
+        return
+    made = make(catalog, plan, now_us=text.now_us())
+    if as_json:
+        done = {"done": True, "flow": made.flow().id, "plan": _facts(plan)}
+        text.print_json(done)
+        return
+    click.echo(f"{plan.store} begins with epoch {target.epoch}")
+
+
+def _facts(plan: Fork) -> dict[str, Any]:
+    return {
+        "epoch": plan.target.epoch,
+        "origin": plan.origin.store,
+        "store": plan.store,
+        "copy": plan.is_copy,
+        "files": plan.files,
+        "bytes": plan.bytes,
+    }
+
+
+def _lines(plan: Fork) -> dict[str, str]:
+    size = f"{plan.files}, {text.size(plan.bytes)}"
+    what = "are copied" if plan.is_copy else "stay where they are, and are kept for it"
+    return {
+        "forks": f"epoch {plan.target.epoch} of {plan.origin.store}",
+        "into": plan.store,
+        "state files": f"{size}; they {what}",
+        "sinks": "none has anything of it: give the fork outputs of its own",
+    }
+
+
+@command("forks")
+@store_argument
+@click.option(
+    "--forget", metavar="ID", help="Let go of a fork whose store was deleted."
+)
+def forks(*, store: str, forget: str | None, as_json: bool) -> None:
+    r"""List the forks that need files of a store; each keeps an epoch.
+
+    A fork lets go by itself once it has compacted the files away. One whose store was
+    deleted is let go with --forget: if it still existed, it would lose its state.
+
+    \b
+    Examples:
+      riverlock forks store
+      riverlock forks store --forget 0b9e8f3d4c5a4c6e9f0a1b2c3d4e5f60
+    """
+    from riverlock.snapshot.fork import forget_fork
+    from riverlock.snapshot.pins import forks as all_forks
+
+    catalog = open_catalog(store)
+    if forget is not None:
+        forget_fork(catalog, forget)
+    found = list(all_forks(catalog))
+    if as_json:
+        text.print_json(
+            [{"flow": f.flow, "store": f.store, "epoch": f.epoch} for f in found]
+        )
+        return
+    if not found:
+        click.echo("no fork needs files of this store")
+        return
+    now = text.now_us()
+    text.table(
+        ("id", "store", "epoch", "made"),
+        [[f.flow, f.store, f.epoch, text.age(f.created_us, now)] for f in found],
+    )
