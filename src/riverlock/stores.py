@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from riverlock.core.clock import SystemClock
 from riverlock.core.times import duration
 from riverlock.sinks.withdrawal import withdraw_now
+from riverlock.snapshot import diff as comparing
 from riverlock.snapshot import expiry, pins
 from riverlock.snapshot import fork as forking
 from riverlock.snapshot import restore as going_back
@@ -23,13 +24,24 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.diff import Diff
     from riverlock.snapshot.expiry import Expiry
     from riverlock.snapshot.fork import Fork
     from riverlock.snapshot.lease import Lease
     from riverlock.snapshot.records import ForkRecord, Manifest, Named
     from riverlock.snapshot.restore import Restore
 
-__all__ = ["expire", "forget_fork", "fork", "forks", "lease", "pin", "restore", "unpin"]
+__all__ = [
+    "diff",
+    "expire",
+    "forget_fork",
+    "fork",
+    "forks",
+    "lease",
+    "pin",
+    "restore",
+    "unpin",
+]
 
 
 def pin(address: str, name: str, *, note: str = "") -> Named:
@@ -179,3 +191,17 @@ def forget_fork(store: str, flow: str) -> None:
         SnapshotNotFoundError: There is no such fork.
     """
     forking.forget_fork(open_store(store), flow)
+
+
+def diff(before: str, after: str) -> Diff:
+    """Compare two snapshots: ``rl.stores.diff("store@41", "store@42").summary()``.
+
+    They may be of one store, or of a fork and its parent: files that both have are not
+    compared.
+
+    Raises:
+        SnapshotNotFoundError: There is no such epoch.
+        SnapshotCorruptedError: A file that is needed is missing or altered.
+    """
+    sides = [open_address(address) for address in (before, after)]
+    return comparing.diff(*(comparing.Side(c.storage, m) for c, m in sides))

@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "restore": ("restore", "restore", "Go back to an epoch: state and inputs."),
     "fork": ("fork", "fork", "Make a new store that begins with an epoch."),
     "forks": ("fork", "forks", "List the forks that need files of a store."),
+    "diff": ("diff", "diff", "Show what differs between two epochs."),
     "stop": ("stop", "stop", "Ask a running flow to stop, wherever it runs."),
     "verify": ("verify", "verify", "Check that every epoch that is kept is whole."),
     "new": ("new", "new", "Make a small project that runs at once."),
