@@ -14,8 +14,10 @@ from riverlock.sinks.withdrawal import withdraw_now
 from riverlock.snapshot import diff as comparing
 from riverlock.snapshot import expiry, pins
 from riverlock.snapshot import fork as forking
+from riverlock.snapshot import repair as repairing
 from riverlock.snapshot import restore as going_back
 from riverlock.snapshot.address import open_address, open_store
+from riverlock.snapshot.inspection import inspect
 from riverlock.snapshot.lease import leased
 from riverlock.storage.open import open_storage
 
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
     from riverlock.snapshot.diff import Diff
     from riverlock.snapshot.expiry import Expiry
     from riverlock.snapshot.fork import Fork
+    from riverlock.snapshot.inspection import Inspection
     from riverlock.snapshot.lease import Lease
     from riverlock.snapshot.records import ForkRecord, Manifest, Named
+    from riverlock.snapshot.repair import Repair
     from riverlock.snapshot.restore import Restore
 
 __all__ = [
@@ -39,8 +43,10 @@ __all__ = [
     "forks",
     "lease",
     "pin",
+    "repair",
     "restore",
     "unpin",
+    "verify",
 ]
 
 
@@ -205,3 +211,41 @@ def diff(before: str, after: str) -> Diff:
     """
     sides = [open_address(address) for address in (before, after)]
     return comparing.diff(*(comparing.Side(c.storage, m) for c, m in sides))
+
+
+def verify(store: str) -> Inspection:
+    """Check every file of a store; changes nothing.
+
+    Says which files are damaged, missing or foreign, what that affects, and the newest
+    epoch that is whole.
+
+    Raises:
+        SnapshotError: ``flow.json`` is missing, damaged or of a newer version.
+    """
+    return inspect(open_store(store))
+
+
+def repair(store: str, *, dry_run: bool = False) -> Repair:
+    """Go back to the newest whole epoch, and move what is damaged or foreign aside.
+
+    Nothing is deleted: files go to ``quarantine/`` of the store.
+
+    Raises:
+        FencedError: The flow runs: stop it first. Nothing was changed.
+        SnapshotNotFoundError: No epoch is whole.
+        SnapshotError: ``flow.json`` is damaged: put it back from a backup.
+    """
+    catalog = open_store(store)
+    plan = repairing.plan_repair(catalog)
+    if not dry_run:
+        mend(catalog, plan)
+    return plan
+
+
+def mend(catalog: Catalog, plan: Repair) -> str | None:
+    """Carry out a plan to repair; returns the quarantine, if there is one."""
+    if plan.restore is not None:
+        go_back(catalog, plan.restore, why="repair")
+    if not plan.moved:
+        return None
+    return repairing.quarantine(catalog, plan, now_us=SystemClock().now_us())

@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "diff": ("diff", "diff", "Show what differs between two epochs."),
     "stop": ("stop", "stop", "Ask a running flow to stop, wherever it runs."),
     "verify": ("verify", "verify", "Check that every epoch that is kept is whole."),
+    "repair": ("repair", "repair", "Go back to the newest whole epoch."),
     "new": ("new", "new", "Make a small project that runs at once."),
     "doctor": ("doctor", "doctor", "Look whether this machine can run flows."),
 }

@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
@@ -117,12 +116,12 @@ def collect(catalog: Catalog) -> dict[str, Any]:
 
 
 def _live(catalog: Catalog) -> Status | None:
+    from riverlock.snapshot.sealed import read_hint
     from riverlock.snapshot.status import Status
 
     try:
-        data = catalog.storage.get(catalog.paths.status)
-        return msgspec.json.decode(data, type=Status)
-    except (StorageNotFoundError, msgspec.MsgspecError):
+        return read_hint(catalog.storage.get(catalog.paths.status), Status)
+    except StorageNotFoundError:
         return None
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.inspection import Inspection
 
 __all__ = ["verify"]
 
@@ -15,52 +20,61 @@ __all__ = ["verify"]
 def verify(*, store: str, as_json: bool) -> int:
     r"""Check that every epoch that is kept is whole: files there, checksums right.
 
-    Reads all of the state. Exits with 3 if something is damaged, and names the files
-    and the newest epoch that is whole. Changes nothing.
+    Reads all files. Exits with 3 if something is damaged or missing, and names the
+    files, what they affect, and the newest epoch that is whole. Names files that are no
+    part of a store. Changes nothing.
 
     \b
     Examples:
       riverlock verify store
       riverlock verify store --json | jq .newest_whole
     """
-    from riverlock.snapshot.verify import verify as check_all
+    from riverlock.snapshot.inspection import inspect
 
-    reports = list(check_all(open_catalog(store)))
-    whole = [r.epoch for r in reports if r.is_whole]
-    damaged = [r for r in reports if not r.is_whole]
-    problems = list(dict.fromkeys(p for r in damaged for p in r.problems))
-    newest = whole[-1] if whole else None
+    found = inspect(open_catalog(store))
+    reports = found.epochs
     if as_json:
-        text.print_json(
-            {
-                "whole": not damaged,
-                "newest_whole": newest,
-                "problems": problems,
-                "epochs": [
-                    {
-                        "epoch": r.epoch,
-                        "whole": r.is_whole,
-                        "files": r.files,
-                        "bytes": r.bytes,
-                        "problems": r.problems,
-                    }
-                    for r in reports
-                ],
-            }
-        )
-        return 3 if damaged else 0
-    if not reports:
+        text.print_json(_facts(found))
+        return 0 if found.is_whole else 3
+    if not found.is_whole:
+        _complain(found)
+    elif not reports:
         click.echo("no epoch yet: nothing to verify")
-        return 0
-    if not damaged:
+    else:
         last = reports[-1]
         click.echo(
-            f"{_epochs(whole)} whole; the newest, {last.epoch}, refers to"
-            f" {last.files} files, {text.size(last.bytes)}"
+            f"{_epochs([r.epoch for r in reports])} whole; the newest, {last.epoch},"
+            f" refers to {last.files} files, {text.size(last.bytes)}"
         )
-        return 0
-    _complain(problems, [r.epoch for r in damaged], newest)
-    return 3
+    for path in found.foreign:
+        click.echo(f"foreign: {path} is no part of a store", err=True)
+    return 0 if found.is_whole else 3
+
+
+def _facts(found: Inspection) -> dict[str, Any]:
+    problems = [p for r in found.epochs for p in r.problems]
+    problems += [d.problem for d in found.damages]
+    return {
+        "whole": found.is_whole,
+        "newest_whole": found.newest_whole,
+        "problems": list(dict.fromkeys(problems)),
+        "damaged": [
+            {"path": d.path, "problem": d.problem, "affects": d.affects}
+            for d in found.damages
+        ],
+        "foreign": found.foreign,
+        "leftovers": found.leftovers,
+        "epochs": [
+            {
+                "epoch": r.epoch,
+                "whole": r.is_whole,
+                "files": r.files,
+                "bytes": r.bytes,
+                "problems": r.problems,
+            }
+            for r in found.epochs
+        ],
+    }
 
 
 def _epochs(epochs: list[int]) -> str:
@@ -69,17 +83,18 @@ def _epochs(epochs: list[int]) -> str:
     return f"all {len(epochs)} epochs, {epochs[0]} to {epochs[-1]}, are"
 
 
-def _complain(problems: list[str], damaged: list[int], newest: int | None) -> None:
+def _complain(found: Inspection) -> None:
+    damaged = [r.epoch for r in found.epochs if not r.is_whole]
     numbers = ", ".join(map(str, damaged))
-    click.echo(
-        click.style("damaged: ", fg="red", bold=True) + f"epochs {numbers}", err=True
-    )
-    for problem in problems:
-        click.echo(f"  {problem}", err=True)
-    if newest is None:
+    what = f"epochs {numbers}" if damaged else "no epoch, but other files"
+    click.echo(click.style("damaged: ", fg="red", bold=True) + what, err=True)
+    for damage in found.damages:
+        click.echo(f"  {damage.problem}", err=True)
+        click.echo(f"    affects {damage.affects}", err=True)
+    if damaged and found.newest_whole is None:
         click.echo("no epoch that is kept is whole", err=True)
         return
-    click.echo(f"the newest whole epoch is {newest}; nothing was changed", err=True)
-    click.echo(
-        f"  next  keep it: riverlock snapshot STORE NAME --at {newest}", err=True
-    )
+    if damaged:
+        click.echo(f"the newest whole epoch is {found.newest_whole}", err=True)
+    click.echo("nothing was changed", err=True)
+    click.echo("  next  see what a repair would do: riverlock repair STORE", err=True)

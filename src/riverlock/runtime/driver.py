@@ -35,6 +35,7 @@ from riverlock.core.errors import (
 from riverlock.runtime.boundary import user_error, user_line
 from riverlock.snapshot.claims import describe
 from riverlock.snapshot.input_times import input_times
+from riverlock.snapshot.sealed import seal
 from riverlock.snapshot.status import Status, input_rows, late_rows, status_of
 
 if TYPE_CHECKING:
@@ -401,9 +402,7 @@ class RegionDriver:
     def _show(self, status: Status) -> None:
         self.status = status
         try:
-            self.catalog.storage.put(
-                self.catalog.paths.status, msgspec.json.encode(status)
-            )
+            self.catalog.storage.put(self.catalog.paths.status, seal(status))
         except StorageError as error:
             log.warning("status not written: %s", error)
         self.on_status(status)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from riverlock.core.errors import StorageError
 from riverlock.snapshot.owner import Beat, process_start
+from riverlock.snapshot.sealed import seal
 from riverlock.snapshot.stops import stop_request
 
 if TYPE_CHECKING:
@@ -91,4 +90,4 @@ class Heartbeat:
             count=self._count,
             has_ended=has_ended,
         )
-        self._catalog.storage.put(self._catalog.paths.owner, msgspec.json.encode(beat))
+        self._catalog.storage.put(self._catalog.paths.owner, seal(beat))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import (
     InvalidConfigError,
+    SnapshotCorruptedError,
     SnapshotNotFoundError,
     StorageNotFoundError,
     UnsupportedFormatError,
@@ -167,6 +168,15 @@ class Catalog:
         for entry in self.storage.list(SNAPSHOTS):
             # A pin that came too late takes its name back.
             with contextlib.suppress(StorageNotFoundError):
+                data = self.storage.get(entry.path)
+                found.append(unseal(data, Named, path=entry.path))
+        return found
+
+    def snapshots_that_can_be_read(self) -> list[Named]:
+        """Return the named snapshots whose records are whole."""
+        found = []
+        for entry in self.storage.list(SNAPSHOTS):
+            with contextlib.suppress(StorageNotFoundError, SnapshotCorruptedError):
                 data = self.storage.get(entry.path)
                 found.append(unseal(data, Named, path=entry.path))
         return found

@@ -12,11 +12,11 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from riverlock.core.errors import FencedError
+from riverlock.core.errors import FencedError, SnapshotCorruptedError
+from riverlock.snapshot.layout import epoch_of
 from riverlock.snapshot.owner import Beat, process_start, read_beat
 from riverlock.snapshot.records import Run
+from riverlock.snapshot.sealed import seal
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
@@ -33,7 +33,7 @@ def claim(catalog: Catalog, *, now_us: int) -> Run:
     Raises:
         FencedError: Another run is alive, or was faster; nothing was written.
     """
-    newest = catalog.newest_run()
+    newest = _newest_claim(catalog)
     if newest is not None and _is_alive(catalog, newest):
         raise _fenced(catalog, newest)
     run = Run(
@@ -49,6 +49,15 @@ def claim(catalog: Catalog, *, now_us: int) -> Run:
         assert winner is not None
         raise _fenced(catalog, winner)
     return run
+
+
+def _newest_claim(catalog: Catalog) -> Run | None:
+    """Return the newest claim; of one that is damaged, its number is known."""
+    try:
+        return catalog.newest_run()
+    except SnapshotCorruptedError:
+        number = max(epoch_of(e.path) for e in catalog.storage.list(catalog.paths.runs))
+        return Run(run=number, host="", pid=0, token="", started_us=0)
 
 
 def _fenced(catalog: Catalog, owner: Run) -> FencedError:
@@ -99,4 +108,4 @@ def release(catalog: Catalog, run: Run) -> None:
             count=1,
             has_ended=True,
         )
-        catalog.storage.put(catalog.paths.owner, msgspec.json.encode(beat))
+        catalog.storage.put(catalog.paths.owner, seal(beat))

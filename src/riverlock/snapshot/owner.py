@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from riverlock.core.errors import StorageNotFoundError
+from riverlock.snapshot.sealed import read_hint
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
@@ -67,8 +68,8 @@ def _exists(pid: int) -> bool:
 def read_beat(catalog: Catalog) -> Beat | None:
     """Return the last heartbeat of the region, if there is one."""
     try:
-        return msgspec.json.decode(catalog.storage.get(catalog.paths.owner), type=Beat)
-    except (StorageNotFoundError, msgspec.MsgspecError):
+        return read_hint(catalog.storage.get(catalog.paths.owner), Beat)
+    except StorageNotFoundError:
         return None
 
 

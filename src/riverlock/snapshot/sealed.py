@@ -16,9 +16,10 @@ from riverlock.core.errors import SnapshotCorruptedError
 if TYPE_CHECKING:
     from riverlock.snapshot.records import Record
 
-__all__ = ["checksum", "seal", "unseal"]
+__all__ = ["checksum", "read_hint", "seal", "unseal"]
 
 R = TypeVar("R", bound="Record")
+H = TypeVar("H", bound=msgspec.Struct)
 
 
 def checksum(data: bytes | memoryview) -> str:
@@ -26,7 +27,7 @@ def checksum(data: bytes | memoryview) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def seal(record: Record) -> bytes:
+def seal(record: msgspec.Struct) -> bytes:
     """Return the sealed bytes of a record."""
     body = msgspec.json.encode(record, order="deterministic")
     return body + b'\n{"blake2b":"' + checksum(body).encode() + b'"}\n'
@@ -52,3 +53,17 @@ def unseal(data: bytes, kind: type[R], *, path: str) -> R:
         raise SnapshotCorruptedError(
             path, expected=f"a {kind.__name__} record", found=str(error)
         ) from error
+
+
+def read_hint(data: bytes, kind: type[H]) -> H | None:
+    """Return what an overwritten hint says; None if it is damaged.
+
+    Hints of older writers have no second line.
+    """
+    body, newline, trailer = data.partition(b"\n")
+    if newline and trailer != b'{"blake2b":"' + checksum(body).encode() + b'"}\n':
+        return None
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError:
+        return None

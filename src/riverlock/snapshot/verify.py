@@ -43,13 +43,20 @@ def verify(catalog: Catalog) -> Iterator[EpochReport]:
 
     The lists that sources' offsets name are checked too; reports count state files.
     """
-    catalog.flow()
+    flow = catalog.flow()
     seen: dict[str, str | None] = {}
     for epoch in catalog.epochs():
         try:
             manifest = catalog.manifest(epoch)
         except RiverlockError as error:
             yield EpochReport(epoch=epoch, files=0, bytes=0, problems=(str(error),))
+            continue
+        if (manifest.epoch, manifest.flow) != (epoch, flow.id):
+            problem = (
+                f"{catalog.paths.manifest(epoch)} is epoch {manifest.epoch} of flow"
+                f" {manifest.flow}: expected epoch {epoch} of {flow.id}"
+            )
+            yield EpochReport(epoch=epoch, files=0, bytes=0, problems=(problem,))
             continue
         files, lists = state_files(manifest), source_lists(manifest)
         for file in files:

@@ -1,0 +1,78 @@
+"""``riverlock repair``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from riverlock.cli import text
+from riverlock.cli.command import command, open_catalog, store_argument
+from riverlock.cli.plan import agreed, yes_option
+from riverlock.cli.restore import facts_of, lines_of
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.repair import Repair
+
+__all__ = ["repair"]
+
+
+@command("repair")
+@store_argument
+@yes_option
+def repair(*, store: str, yes: bool, as_json: bool) -> int:
+    r"""Go back to the newest whole epoch, and move what is damaged aside.
+
+    Deletes nothing: damaged and foreign files, and epochs that cannot be used, are
+    moved to quarantine/ of the store. A flow that runs must be stopped before.
+
+    \b
+    Examples:
+      riverlock repair store
+      riverlock repair store --yes --json
+    """
+    from riverlock.snapshot.repair import plan_repair
+    from riverlock.stores import mend
+
+    catalog = open_catalog(store)
+    plan = plan_repair(catalog)
+    left = 3 if plan.left else 0
+    if not plan.is_needed:
+        if as_json:
+            text.print_json({"done": False, "plan": _facts(plan)})
+        else:
+            click.echo("nothing to repair")
+            _warn(plan)
+        return left
+    if not agreed(_facts(plan), _lines(plan), yes=yes, as_json=as_json):
+        return left
+    folder = mend(catalog, plan)
+    if as_json:
+        text.print_json({"done": True, "quarantine": folder, "plan": _facts(plan)})
+        return left
+    click.echo(f"{len(plan.moved)} files are in {folder}; see: riverlock verify")
+    _warn(plan)
+    return left
+
+
+def _warn(plan: Repair) -> None:
+    for damage in plan.left:
+        click.echo(f"cannot be repaired: {damage.problem}", err=True)
+        click.echo(f"  affects {damage.affects}", err=True)
+
+
+def _facts(plan: Repair) -> dict[str, Any]:
+    return {
+        "restore": None if plan.restore is None else facts_of(plan.restore),
+        "lost": plan.lost,
+        "moved": plan.moved,
+        "left": [{"path": d.path, "affects": d.affects} for d in plan.left],
+    }
+
+
+def _lines(plan: Repair) -> dict[str, str]:
+    lines = {} if plan.restore is None else lines_of(plan.restore)
+    if plan.lost:
+        lines["lost epochs"] = ", ".join(map(str, plan.lost))
+    lines["moved aside"] = "\n".join(plan.moved) or "nothing"
+    return lines
