@@ -14,11 +14,13 @@ from riverlock.sinks.withdrawal import withdraw_now
 from riverlock.snapshot import diff as comparing
 from riverlock.snapshot import expiry, pins
 from riverlock.snapshot import fork as forking
+from riverlock.snapshot import lineage as origins
 from riverlock.snapshot import repair as repairing
 from riverlock.snapshot import restore as going_back
 from riverlock.snapshot.address import open_address, open_store
 from riverlock.snapshot.inspection import inspect
 from riverlock.snapshot.lease import leased
+from riverlock.snapshot.reader import operator_of
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from riverlock.snapshot.fork import Fork
     from riverlock.snapshot.inspection import Inspection
     from riverlock.snapshot.lease import Lease
+    from riverlock.snapshot.lineage import Lineage, Touch
     from riverlock.snapshot.records import ForkRecord, Manifest, Named
     from riverlock.snapshot.repair import Repair
     from riverlock.snapshot.restore import Restore
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "diff",
     "expire",
+    "explain",
     "forget_fork",
     "fork",
     "forks",
@@ -45,6 +49,7 @@ __all__ = [
     "pin",
     "repair",
     "restore",
+    "touches",
     "unpin",
     "verify",
 ]
@@ -249,3 +254,35 @@ def mend(catalog: Catalog, plan: Repair) -> str | None:
     if not plan.moved:
         return None
     return repairing.quarantine(catalog, plan, now_us=SystemClock().now_us())
+
+
+def explain(address: str) -> Lineage:
+    """Say what led to an epoch: runs, code, restores, and what was read.
+
+    Raises:
+        SnapshotNotFoundError: There is no such epoch.
+    """
+    return origins.lineage(*open_address(address))
+
+
+def touches(address: str, operator: str, key: str) -> list[Touch]:
+    """Say which epochs, up to one, changed a key, and what they had read.
+
+    Of epochs whose changes have been merged only their span is known.
+
+    Args:
+        address: ``store@epoch`` or ``store@name``.
+        operator: The operator.
+        key: The key as text, or a JSON array for several columns or null.
+
+    Raises:
+        SnapshotNotFoundError: There is no such epoch or operator.
+        InvalidConfigError: It cannot be a key of the operator.
+    """
+    from riverlock.cli.keys import of_key
+
+    catalog, manifest = open_address(address)
+    keys = operator_of(manifest, operator, store=catalog.storage.uri).keys
+    return origins.touches(
+        catalog, manifest, operator, lambda rows: of_key(rows, keys, key)
+    )

@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "fork": ("fork", "fork", "Make a new store that begins with an epoch."),
     "forks": ("fork", "forks", "List the forks that need files of a store."),
     "diff": ("diff", "diff", "Show what differs between two epochs."),
+    "explain": ("explain", "explain", "Show what led to an epoch, or to a key."),
     "stop": ("stop", "stop", "Ask a running flow to stop, wherever it runs."),
     "verify": ("verify", "verify", "Check that every epoch that is kept is whole."),
     "repair": ("repair", "repair", "Go back to the newest whole epoch."),

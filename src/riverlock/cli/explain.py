@@ -1,0 +1,159 @@
+"""``riverlock explain``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from riverlock.cli import text
+from riverlock.cli.command import command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from riverlock.snapshot.lineage import Leg, Lineage, Touch
+    from riverlock.snapshot.records import InputRange
+
+__all__ = ["explain"]
+
+
+@command("explain")
+@click.argument("address", metavar="STORE[@EPOCH|NAME]")
+@click.option("--operator", metavar="UID", help="The operator that has the key.")
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="Which epochs changed this key: text, or a JSON array for several columns.",
+)
+def explain(
+    *, address: str, operator: str | None, key: str | None, as_json: bool
+) -> None:
+    r"""Show what led to an epoch: runs, code, restores, and what was read.
+
+    With --operator and --key: the epochs that changed the key, and what they had read.
+    Of epochs whose changes have been merged only their span is known.
+
+    \b
+    Examples:
+      riverlock explain store@41
+      riverlock explain store --operator velocity --key ann --json
+    """
+    from riverlock import stores
+
+    if (operator is None) != (key is None):
+        raise click.UsageError("--operator and --key go together")
+    if operator is None or key is None:
+        _show(stores.explain(address), as_json=as_json)
+    else:
+        _show_touches(stores.touches(address, operator, key), as_json=as_json)
+
+
+def _show(found: Lineage, *, as_json: bool) -> None:
+    manifest, flow, run = found.manifest, found.flow, found.run
+    origin = flow.origin
+    if as_json:
+        text.print_json(
+            {
+                "epoch": manifest.epoch,
+                "parent": manifest.parent,
+                "flow": flow.name,
+                "id": flow.id,
+                "origin": None if origin is None else msgspec.to_builtins(origin),
+                "decided_us": manifest.decided_us,
+                "now_us": manifest.now_us,
+                "seed": manifest.seed,
+                "code": manifest.code,
+                "parallelism": manifest.parallelism,
+                "run": None if run is None else msgspec.to_builtins(run),
+                "inputs": _ranges(manifest.inputs),
+                "read_so_far": _ranges(found.inputs),
+                "legs": [_leg(leg) for leg in found.legs],
+            }
+        )
+        return
+    lines = {
+        "epoch": f"{manifest.epoch} of {flow.name}",
+        "decided": text.instant(manifest.decided_us),
+        "run": "unknown"
+        if run is None
+        else f"{run.run}, process {run.pid} on {run.host}",
+        "code": manifest.code,
+        "tasks": str(manifest.parallelism),
+    }
+    if origin is not None:
+        lines["forked from"] = f"epoch {origin.epoch} of {origin.store}"
+    for uid, span in manifest.inputs.items():
+        lines[f"read {uid}"] = _range(span)
+    lines["led by"] = "\n".join(_described(leg) for leg in found.legs)
+    text.facts(lines)
+
+
+def _leg(leg: Leg) -> dict[str, Any]:
+    return {
+        "first": leg.first,
+        "last": leg.last,
+        "what": leg.what,
+        "run": None if leg.run is None else leg.run.run,
+        "code": leg.code,
+        "parallelism": leg.parallelism,
+        "from": leg.from_epoch,
+    }
+
+
+def _described(leg: Leg) -> str:
+    epochs = _epochs(leg.first, leg.last)
+    by = "a run that is forgotten" if leg.run is None else f"run {leg.run.run}"
+    if leg.what == "undone":
+        return f"{epochs}: undone, not part of it"
+    if leg.what == "restore":
+        return f"{epochs}: went back to epoch {leg.from_epoch} ({by})"
+    code = "" if leg.code is None else f", code {leg.code[:8]}"
+    tasks = "" if leg.parallelism is None else f", {leg.parallelism} tasks"
+    return f"{epochs}: {by}{code}{tasks}"
+
+
+def _epochs(first: int, last: int) -> str:
+    return f"epoch {first}" if first == last else f"epochs {first} to {last}"
+
+
+def _ranges(inputs: Mapping[str, InputRange]) -> dict[str, Any]:
+    return {
+        uid: {"start": r.start, "end": r.end, "rows": r.rows}
+        for uid, r in inputs.items()
+    }
+
+
+def _range(span: InputRange) -> str:
+    ends = [msgspec.json.encode(end).decode() for end in (span.start, span.end)]
+    rows = "" if span.rows is None else f", {text.count(span.rows)} rows"
+    return f"{ends[0]} to {ends[1]}{rows}"
+
+
+def _show_touches(found: list[Touch], *, as_json: bool) -> None:
+    if as_json:
+        text.print_json(
+            [
+                {
+                    "first": t.first,
+                    "last": t.last,
+                    "entries": t.entries,
+                    "deletes": t.deletes,
+                    "inputs": None if t.inputs is None else _ranges(t.inputs),
+                }
+                for t in found
+            ]
+        )
+        return
+    if not found:
+        click.echo("no epoch that is known has touched it")
+        return
+    rows = []
+    for touch in found:
+        inputs = touch.inputs or {}
+        read = "; ".join(f"{uid} {_range(r)}" for uid, r in inputs.items())
+        epochs = _epochs(touch.first, touch.last)
+        shown = epochs if touch.first == touch.last else f"some of {epochs}"
+        rows.append([shown, touch.entries, touch.deletes, read])
+    text.table(("touched in", "entries", "of them gone", "which had read"), rows)
