@@ -3,7 +3,11 @@
 Universal compaction: a *span* is the set of files of the same epochs. When spans become
 too many, the newest ones are merged, going back as long as the next older span is not
 much larger than what is merged already. An entry is thus rewritten a logarithmic number
-of times. Tombstones and expired entries go only when the oldest span takes part: below
+of times. When rows become too many for the entries that are left, or for those of the
+oldest span, all are merged: updates of the same keys would otherwise be kept many times
+over (bounds: docs/architecture.md, "Compaction and retention").
+
+Tombstones and expired entries go only when the oldest span takes part: below
 it there is nothing that they hide.
 
 Runs beside the loop. Its files take effect with the next manifest; until then, and if
@@ -28,6 +32,11 @@ __all__ = ["Compaction", "choose", "compact"]
 
 MAX_SPANS = 12
 RATIO = 2.0
+# All is merged when there are so many rows for each entry. We promise three: more rows
+# come while the merge is under way.
+AMPLIFICATION = 2.0
+# Below this it is not worth the trouble.
+FLOOR_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +49,16 @@ class Compaction:
 
 
 def choose(
-    operator: str, state: OperatorState, *, max_spans: int = MAX_SPANS
+    operator: str,
+    state: OperatorState,
+    *,
+    max_spans: int = MAX_SPANS,
+    floor_bytes: int = FLOOR_BYTES,
 ) -> Compaction | None:
     """Return the merge that is due, or None."""
     spans = _spans(state.files)
+    if len(spans) > 1 and _is_too_large(spans, state.entries, floor_bytes):
+        return Compaction(operator=operator, files=state.files, drops_tombstones=True)
     if len(spans) <= max_spans:
         return None
     first = len(spans) - max(2, max_spans // 2)
@@ -56,6 +71,19 @@ def choose(
         rows += older
     files = tuple(f for span in spans[first:] for f in span)
     return Compaction(operator=operator, files=files, drops_tombstones=first == 0)
+
+
+def _is_too_large(spans: list[list[StateFile]], entries: int, floor_bytes: int) -> bool:
+    """Tell whether most rows are of no use any more.
+
+    Entries that expired may still be counted, so that the oldest span, which had none
+    when it was merged, is a measure too.
+    """
+    if sum(f.bytes for span in spans for f in span) <= floor_bytes:
+        return False
+    rows = sum(f.rows for span in spans for f in span)
+    oldest = sum(f.rows for f in spans[0])
+    return rows > AMPLIFICATION * min(entries, oldest)
 
 
 def _spans(files: tuple[StateFile, ...]) -> list[list[StateFile]]:
