@@ -84,6 +84,15 @@ GROUPED = {
          UNION ALL SELECT at AS t, 'nobody', 7S FROM events WHERE amount > 0)
         GROUP BY name, window(t, '1 minute')""",
 }
+# Methods that only Spark runs, and what a batch says for them.
+METHODS = {
+    "joined": """SELECT user, action, amount, tags, at, name FROM events
+        JOIN users ON user = id""",
+    "by value": """SELECT name, window.start, window.end, count(*) FROM events
+        LEFT JOIN users ON user = id GROUP BY name, window(at, '40 seconds')""",
+    "by window": """SELECT window.start, window.end, count(*) FROM events
+        GROUP BY window(at, '1 minute', '20 seconds')""",
+}
 RUNNING = """SELECT lower(action) AS what, count(*) AS n, sum(amount) + 1 AS total
     FROM events GROUP BY lower(action)"""
 
@@ -100,6 +109,19 @@ def table(spark: SparkSession) -> DataFrame:
 def events(flow: rl.Flow) -> rl.Stream:
     source = rl.sources.generator(COLUMNS, rows=ROWS, bounded=True)
     return flow.read(source, uid="events").event_time("at", delay="10 seconds")
+
+
+def of_methods(rows: rl.Stream) -> dict[str, rl.Stream]:
+    def named(spark: SparkSession) -> DataFrame:
+        return users(spark).withColumnRenamed("id", "user")
+
+    every = rows.join_static(named, on="user", how="left")
+    joined = rows.join_static(named, on="user")
+    return {
+        "joined": joined.select("user", "action", "amount", "tags", "at", "name"),
+        "by value": every.count_by_value_and_window("name", "40 seconds"),
+        "by window": rows.count_by_window("1 minute", "20 seconds"),
+    }
 
 
 @pytest.fixture
@@ -152,18 +174,18 @@ def test_groups_of_many_epochs_are_those_of_a_batch(
     spark: SparkSession, tmp_path: Path, views: None
 ) -> None:
     flow = rl.Flow("sql")
-    events(flow)
-    found = {}
+    made = of_methods(events(flow))
     for name, query in {**GROUPED, "running": RUNNING}.items():
-        found[name] = rl.sinks.memory()
-        rows = flow.sql(query, users=users, uid=f"of {name}".replace(" ", "-"))
+        made[name] = flow.sql(query, users=users, uid=f"of {name}".replace(" ", "-"))
+    found = {name: rl.sinks.memory() for name in made}
+    for name, rows in made.items():
         rows.write(found[name], uid=name.replace(" ", "-"))
 
     flow.run(
         str(tmp_path / "store"), spark=spark, available_now=True, max_rows_per_epoch=160
     )
 
-    for name, query in GROUPED.items():
+    for name, query in {**GROUPED, **METHODS}.items():
         expected = Counter(comparable(row) for row in spark.sql(query).collect())
         assert Counter(map(comparable, found[name].rows())) == expected, name
         assert expected, name

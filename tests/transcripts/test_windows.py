@@ -1,13 +1,16 @@
 """Event time as scripts: the same steps in one thread and on Spark.
 
 A script (``windows/*.yaml``) says which records each epoch brings (key, value, second),
-from which instant on time is still open in it, and what it gives. In one thread every
-step is compared. On Spark all scripts run as one flow, an epoch per step.
+from which instant on time is still open in it, and what it gives. Its variants are
+operators over the same records. The clock begins at 0 and moves on by a second with
+each step. In one thread every step is compared. On Spark all scripts run as one flow, an
+epoch per step.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ from pyspark.sql import SparkSession
 import riverlock as rl
 from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.clock import ManualClock
-from riverlock.core.times import micros
+from riverlock.core.times import END_US, micros
 from riverlock.flow.stream import Stream
 from riverlock.testing.local import LocalRun
 
@@ -29,11 +32,14 @@ LEFT, RIGHT = (
     "k string, v long, at timestamp",
     "name string, w long, time timestamp",
 )
-SUMS = "k string, window_start timestamp, window_end timestamp, total long"
+SPAN = "window_start timestamp, window_end timestamp, "
+# The columns that say which window it is, where they are others.
+BOUNDS = {"count_windows": "first long, last long, ", "global_window": ""}
 SCRIPTS = {
     path.stem: yaml.safe_load(path.read_text())
     for path in sorted((Path(__file__).parent / "windows").glob("*.yaml"))
 }
+SECOND_US = 1_000_000
 Script = dict[str, Any]
 
 
@@ -55,45 +61,110 @@ def seconds(number: float) -> timedelta:
     return timedelta(seconds=number)
 
 
-def window_of(script: Script) -> tuple[Any, timedelta]:
+def window_of(script: Script) -> tuple[Any, dict[str, Any]]:
+    """Return the window, and the other arguments of ``window``."""
     given = dict(script["window"])
-    lateness = seconds(given.pop("lateness", 0))
+    options: dict[str, Any] = {"accumulate": given.pop("accumulate", True)}
+    if "lateness" in given:
+        options["lateness"] = seconds(given.pop("lateness"))
+    for name, what in given.pop("early", {}).items():
+        option = seconds(what) if name == "every" else what
+        options["trigger"] = rl.early(**{name: option})
     ((kind, sizes),) = given.items()
     sizes = sizes if isinstance(sizes, list) else [sizes]
-    return getattr(rl, kind)(*map(seconds, sizes)), lateness
+    is_counted = kind == "count_windows"
+    return getattr(rl, kind)(*(sizes if is_counted else map(seconds, sizes))), options
 
 
 def summed(key: Any, window: Any, records: list[Any]) -> list[Any]:
-    return [(key, window.start, window.end, sum(r.v for r in records))]
+    bounds = [each for each in window if each is not None]
+    return [(key, *bounds, sum(r.v for r in records))]
 
 
 def sums(keyed: Any, script: Script, uid: str, *, on_spark: bool) -> Stream:
     """Sum values over windows: with SQL on Spark, with Python in one thread."""
-    window, lateness = window_of(script)
-    windows = keyed.window(window, lateness=lateness)
+    window, options = window_of(script)
+    windows = keyed.window(window, **options)
     made: Stream
     if on_spark:
         made = windows.agg(total="sum(v)", uid=uid)
     else:
-        made = windows.apply(summed, SUMS, uid=uid)
+        bounds = BOUNDS.get(next(iter(script["window"])), SPAN)
+        why = "firing string, " if "trigger" in options else ""
+        columns = f"k string, {bounds}{why}total long"
+        made = windows.apply(summed, columns, uid=uid)
     return made
 
 
+def is_value(wanted: int) -> Any:
+    return lambda event: event.v == wanted
+
+
+def named(found: dict[str, Any]) -> tuple[str, str]:
+    """Say which events a match is made of, and when they were."""
+    names = {name: (event.at - T).total_seconds() for name, event in found.items()}
+    (key,) = {event.k for event in found.values()}
+    return key, " ".join(f"{name} {at:g}" for name, at in names.items())
+
+
+def matched(keyed: Any, script: Script, uid: str) -> Stream:
+    found = rl
+    for step in script["pattern"]:
+        ((method, (name, value)),) = step.items()
+        found = getattr(found, method)(name, is_value(value))
+    pattern = found.within(seconds(script["within"]))  # type: ignore[attr-defined]
+    made: Stream = keyed.match(pattern, "k string, found string", named, uid=uid)
+    return made
+
+
+def variants(uid: str) -> dict[str, Script]:
+    """Return the operators of a script: one, or several over the same records."""
+    script = SCRIPTS[uid]
+    every = script.get("variants", {})
+    return {f"{uid}-{n}": {**script, **v} for n, v in every.items()} or {uid: script}
+
+
+def wanted(step: Script, what: str, uid: str, name: str) -> list[Any]:
+    """Return the rows of an operator in a step; a list is for all variants."""
+    rows = step.get(what, [])
+    if isinstance(rows, dict):
+        rows = rows.get(name.removeprefix(f"{uid}-"), [])
+    return in_order(rows)
+
+
 def build(flow: rl.Flow, uid: str, folder: Path, *, on_spark: bool) -> None:
-    """Add the operator of a script to a flow, with sinks for rows and late ones."""
+    """Add the operators of a script to a flow, with sinks for rows and late ones."""
     script = SCRIPTS[uid]
 
     def read(side: str, schema: str, column: str) -> Stream:
+        name = f"{uid}-from-{side}"
         source = rl.sources.files(
-            str(folder / f"{uid}-{side}"), format="json", schema=schema
+            str(folder / name),
+            format="json",
+            schema=schema,
+            bounded=script.get("bounded", False),
         )
-        name = f"{uid}-{side}"
         rows = flow.read(source, uid=name)
         delay = seconds(script["delay"])
         return rows.event_time(column, delay=delay, uid=f"{name}-time")
 
     keyed = read("left", LEFT, "at").key_by("k")
+    other = None
+    if script["operator"].startswith("join"):
+        other = read("right", RIGHT, "time").key_by("name")
+    for name, each in variants(uid).items():
+        made = operator(keyed, other, each, name, on_spark=on_spark)
+        made.write(rl.sinks.memory(), uid=f"{name}-gives")
+        window = each.get("window", {})
+        if each["operator"] != "timers" and not {*window} & {*BOUNDS}:
+            made.late.write(rl.sinks.memory(), uid=f"{name}-late")
+
+
+def operator(
+    keyed: Any, other: Any, script: Script, uid: str, *, on_spark: bool
+) -> Stream:
     how, within = script.get("how", "inner"), script.get("within")
+    made: Stream
     match script["operator"]:
         case "sum":
             made = sums(keyed, script, uid, on_spark=on_spark)
@@ -103,20 +174,18 @@ def build(flow: rl.Flow, uid: str, folder: Path, *, on_spark: bool) -> None:
             made = keyed.process(SumsOfInstants(), uid=uid)
         case "deduplicate":
             made = keyed.deduplicate(seconds(within), uid=uid)
+        case "match":
+            made = matched(keyed, script, uid)
         case "join_latest":
-            other = read("right", RIGHT, "time").key_by("name")
             made = keyed.join_latest(other, how=how, uid=uid)
         case _:
-            other = read("right", RIGHT, "time").key_by("name")
             bounds: dict[str, Any] = (
                 {"window": window_of(script)[0]}
                 if within is None
                 else {"within": tuple(map(seconds, within))}
             )
             made = keyed.join(other, how=how, uid=uid, **bounds)
-    made.write(rl.sinks.memory(), uid=f"{uid}-gives")
-    if script["operator"] != "timers":
-        made.late.write(rl.sinks.memory(), uid=f"{uid}-late")
+    return made
 
 
 def rows_of(step: Script, side: str) -> list[Any]:
@@ -142,27 +211,39 @@ def in_order(rows: Any) -> list[Any]:
 
 @pytest.mark.parametrize("uid", SCRIPTS)
 def test_script_in_one_thread(uid: str, tmp_path: Path) -> None:
-    flow, script = rl.Flow("script"), SCRIPTS[uid]
+    flow, clock = rl.Flow("script"), ManualClock()
     build(flow, uid, tmp_path, on_spark=False)
-    run = LocalRun(flow, ManualClock())
-    seen = {"gives": 0, "late": 0}
-    for number, step in enumerate(script["steps"]):
-        run.epoch({f"{uid}-{side}": rows_of(step, side) for side in ("left", "right")})
+    run = LocalRun(flow, clock)
+    seen: Counter[str] = Counter()
+    for number, step in enumerate(SCRIPTS[uid]["steps"]):
+        run.has_ended = step.get("open") == "end"
+        clock.set_us(number * SECOND_US)
+        run.epoch({f"{uid}-from-{side}": rows_of(step, side) for side in ("left", "right")})
 
-        mark = run.operator(uid).watermark
-        is_open = None if mark is None else first_open_us(micros(mark))
-        wanted = step.get("open")
-        assert is_open == (None if wanted is None else micros(T + seconds(wanted)))
-        for what, before in seen.items():
-            rows = run.rows(f"{uid}-{what}")
-            found = in_order(map(plain, rows[before:]))
-            assert found == in_order(step.get(what, [])), f"step {number}: {what}"
-            seen[what] = len(rows)
+        for name in variants(uid):
+            mark = run.operator(name).watermark
+            is_open = None if mark is None else first_open_us(micros(mark))
+            assert is_open == instant(step.get("open"))
+            for what in ("gives", "late"):
+                sink = f"{name}-{what}"
+                rows = run.rows(sink)
+                found = in_order(map(plain, rows[seen[sink] :]))
+                assert found == wanted(step, what, uid, name), f"{number}: {sink}"
+                seen[sink] = len(rows)
+
+
+def instant(second: float | str | None) -> int | None:
+    """Return from when on time is open, as scripts write it."""
+    if second is None:
+        return None
+    if isinstance(second, str):
+        return first_open_us(END_US)
+    return micros(T + seconds(second))
 
 
 @pytest.mark.spark
 def test_scripts_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    flow = rl.Flow("scripts")
+    flow, clock = rl.Flow("scripts"), ManualClock()
     for uid, script in SCRIPTS.items():
         build(flow, uid, tmp_path, on_spark=True)
         for number, step in enumerate(script["steps"]):
@@ -175,22 +256,27 @@ def test_scripts_on_spark(spark: SparkSession, tmp_path: Path) -> None:
         max_rows_per_epoch=1,
         epoch_target=None,
         parallelism=1,
+        clock=clock,
+        # Epochs are as far apart as steps.
+        on_status=lambda status: clock.set_us((status.epoch + 1) * SECOND_US),
     )
 
-    sinks = {write.uid: write.sink for write in flow.writes}
+    sinks: dict[str, Any] = {write.uid: write.sink for write in flow.writes}
     for uid, script in SCRIPTS.items():
-        for what in ("gives", "late"):
-            sink: Any = sinks.get(f"{uid}-{what}")
-            found = [] if sink is None else [plain(row) for row in sink.rows()]
-            every = [row for step in script["steps"] for row in step.get(what, [])]
-            assert in_order(found) == in_order(every), f"{uid}: {what}"
+        for name in variants(uid):
+            for what in ("gives", "late"):
+                sink = sinks.get(f"{name}-{what}")
+                found = [] if sink is None else [plain(row) for row in sink.rows()]
+                steps = [wanted(s, what, uid, name) for s in script["steps"]]
+                every = [row for rows in steps for row in rows]
+                assert in_order(found) == in_order(every), f"{name}: {what}"
 
 
 def write_step(folder: Path, uid: str, number: int, step: Script) -> None:
     """Write the records of a step as a file of each side; an epoch takes one."""
     for side, names in (("left", ("k", "v", "at")), ("right", ("name", "w", "time"))):
         rows = rows_of(step, side)
-        path = folder / f"{uid}-{side}"
+        path = folder / f"{uid}-from-{side}"
         path.mkdir(exist_ok=True)
         if rows:
             text = "".join(
