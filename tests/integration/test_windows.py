@@ -364,9 +364,6 @@ def test_functions_over_windows(spark: SparkSession, tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused(spark: SparkSession) -> None:
     flow = rl.Flow("refused")
     keyed = numbers(flow).key_by("k")
-    sessions = keyed.window(rl.sessions("1 minute")).count(uid="s")
-    with pytest.raises(InvalidFlowError, match="mode 'update' of sessions"):
-        sessions.write(rl.sinks.memory(), mode="update")
     with pytest.raises(InvalidFlowError, match="top over windows"):
         keyed.window(rl.sessions("1 minute")).top(1, by="v")
 

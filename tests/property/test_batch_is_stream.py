@@ -140,7 +140,7 @@ def test_splits_and_order_within_the_delay_change_nothing(
 
         assert Counter(run.rows("connect")) == balances(rows, others)
         whole = {s: [r[1] for r in of] for (k, s), of in expected.items() if k is None}
-        seen = {start: ns for start, ns in run.rows("window")}
+        seen: dict[Any, Any] = dict(run.rows("window"))
         assert seen == {start: sorted(ns) for start, ns in whole.items()}
         assert len(run.rows("window")) == len(whole)
         sums = {

@@ -3,8 +3,8 @@
 A script (``windows/*.yaml``) says which records each epoch brings (key, value, second),
 from which instant on time is still open in it, and what it gives. Its variants are
 operators over the same records. The clock begins at 0 and moves on by a second with
-each step. In one thread every step is compared. On Spark all scripts run as one flow, an
-epoch per step.
+each step. In one thread every step is compared. On Spark all scripts run as one flow,
+an epoch per step.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ def window_of(script: Script) -> tuple[Any, dict[str, Any]]:
     options: dict[str, Any] = {"accumulate": given.pop("accumulate", True)}
     if "lateness" in given:
         options["lateness"] = seconds(given.pop("lateness"))
-    for name, what in given.pop("early", {}).items():
-        option = seconds(what) if name == "every" else what
-        options["trigger"] = rl.early(**{name: option})
+    if "early" in given:
+        early = given.pop("early")
+        every = seconds(early["every"]) if "every" in early else None
+        options["trigger"] = rl.early(count=early.get("count"), every=every)
     ((kind, sizes),) = given.items()
     sizes = sizes if isinstance(sizes, list) else [sizes]
     is_counted = kind == "count_windows"
@@ -108,11 +109,11 @@ def named(found: dict[str, Any]) -> tuple[str, str]:
 
 
 def matched(keyed: Any, script: Script, uid: str) -> Stream:
-    found = rl
+    found: Any = rl
     for step in script["pattern"]:
         ((method, (name, value)),) = step.items()
         found = getattr(found, method)(name, is_value(value))
-    pattern = found.within(seconds(script["within"]))  # type: ignore[attr-defined]
+    pattern = found.within(seconds(script["within"]))
     made: Stream = keyed.match(pattern, "k string, found string", named, uid=uid)
     return made
 
@@ -173,7 +174,7 @@ def operator(
         case "timers":
             made = keyed.process(SumsOfInstants(), uid=uid)
         case "deduplicate":
-            made = keyed.deduplicate(seconds(within), uid=uid)
+            made = keyed.deduplicate(seconds(script["within"]), uid=uid)
         case "match":
             made = matched(keyed, script, uid)
         case "join_latest":
@@ -218,7 +219,9 @@ def test_script_in_one_thread(uid: str, tmp_path: Path) -> None:
     for number, step in enumerate(SCRIPTS[uid]["steps"]):
         run.has_ended = step.get("open") == "end"
         clock.set_us(number * SECOND_US)
-        run.epoch({f"{uid}-from-{side}": rows_of(step, side) for side in ("left", "right")})
+        run.epoch(
+            {f"{uid}-from-{side}": rows_of(step, side) for side in ("left", "right")}
+        )
 
         for name in variants(uid):
             mark = run.operator(name).watermark

@@ -28,6 +28,7 @@ from riverlock.flow.graph import (
 from riverlock.flow.joinable import Joinable
 from riverlock.flow.matching import Match
 from riverlock.flow.misplaced import Helpful
+from riverlock.flow.modes import below_queries, in_mode
 from riverlock.flow.operators import (
     BuiltIn,
     Count,
@@ -42,7 +43,6 @@ from riverlock.flow.static_join import StaticJoinable
 from riverlock.flow.timing import positive_duration, timing_of
 from riverlock.flow.whole_table import whole_table
 from riverlock.flow.windowable import Windowable
-from riverlock.flow.windowed import in_mode
 from riverlock.flow.windows import TIMED
 from riverlock.sinks.base import Sink
 
@@ -261,9 +261,7 @@ class Stream(StaticJoinable, Windowable, WindowOperations, Helpful):
 
         Too late for a window is what comes when all of its windows are over.
         """
-        found = self.node
-        while isinstance(found, Relational) and found.operation == "sql":
-            found = found.input
+        _, found = below_queries(self.node)
         if found is not self.node:
             return self._next(found, None).late
         node = self.node.input if isinstance(self.node, Output) else None

@@ -9,6 +9,7 @@ import msgspec
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Schema, Type
 from riverlock.flow.graph import Keyed, Output
+from riverlock.flow.modes import below_queries, on_top, updated_aggregate
 from riverlock.flow.operators import BuiltIn, bind
 from riverlock.flow.window_aggregate import BOUNDS
 from riverlock.state.spec import Value
@@ -52,19 +53,23 @@ class WholeTable(BuiltIn):
         yield msgspec.structs.astuple(self.row)
 
 
-def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Output:
+def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Node:
     """Return the whole table of an aggregate's results, for a sink.
+
+    Stages of a query behind the aggregate see the whole table each time, so that what
+    they leave out of it is left out.
 
     Args:
         flow: The flow.
-        node: The output of the aggregate.
+        node: The output of the aggregate, or of a query that ends with one.
         sink: Who gets the table.
         uid: Of the sink.
 
     Raises:
         InvalidFlowError: There is no such table, or the sink cannot replace it.
     """
-    keyed = _aggregate(node)
+    stages, below = below_queries(node)
+    keyed = updated_aggregate(below, "complete")
     if sink.kind not in _SINKS:
         raise InvalidFlowError(
             f"mode 'complete' of sink {uid!r}",
@@ -80,28 +85,4 @@ def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Output:
         process=WholeTable(),
         visits_all=True,
     )
-    return flow.add(table)
-
-
-def _described(keyed: Node | None) -> str:
-    if not isinstance(keyed, Keyed):
-        return "another stream"
-    if keyed.windows is None:
-        return f"{keyed.uid!r}, which is no agg"
-    work = "agg" if keyed.process is None else "a function"
-    return f"{keyed.uid!r}, {work} over {keyed.windows.title}"
-
-
-def _aggregate(node: Node) -> Keyed:
-    keyed = node.input if isinstance(node, Output) else None
-    if isinstance(keyed, Keyed) and keyed.process is None:
-        windows = keyed.windows
-        if windows is None or windows.has_panes:
-            return keyed
-    raise InvalidFlowError(
-        "mode 'complete' of write",
-        expected="the output of agg, of a key or of tumbling or sliding windows"
-        " without a trigger",
-        found=_described(keyed),
-        hint="of other streams, keep the newest row of each key in the sink",
-    )
+    return on_top(stages, flow.add(table))

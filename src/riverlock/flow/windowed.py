@@ -8,7 +8,7 @@ from riverlock.core.errors import InvalidFlowError
 from riverlock.flow.aggregator import named_aggregates
 from riverlock.flow.contents import Fold, Kept
 from riverlock.flow.ending import is_bounded, with_end
-from riverlock.flow.graph import Keyed, Output
+from riverlock.flow.graph import Keyed
 from riverlock.flow.misplaced import Helpful
 from riverlock.flow.ranking import Ranking
 from riverlock.flow.sliding_reduce import SlidingReduce
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
     from riverlock.core.types import SchemaLike
     from riverlock.flow.gathering import Gathering
-    from riverlock.flow.graph import Node
     from riverlock.flow.operators import BuiltIn
     from riverlock.flow.stream import Stream
 
-__all__ = ["WindowedStream", "in_mode"]
+__all__ = ["WindowedStream"]
 
 
 class WindowedStream(Helpful):
@@ -183,54 +182,3 @@ def _check_function(what: str, function: object) -> None:
         raise InvalidFlowError(
             f"argument of {what}", expected="a function", found=repr(function)
         )
-
-
-# The output of a window that a mode of writing is.
-_MODES = {"append": "main", "update": "updates"}
-
-
-def in_mode(node: Node, mode: str) -> Output:
-    """Return the output of an aggregate that a sink gets in a mode.
-
-    Raises:
-        InvalidFlowError: There is no such mode of these rows.
-    """
-    keyed = node.input if isinstance(node, Output) else None
-    if not isinstance(keyed, Keyed) or keyed.windows is None:
-        is_running = isinstance(keyed, Keyed) and keyed.process is None
-        if keyed is not None and is_running and mode == "update":
-            return Output(input=keyed, name="main")  # each row is an update
-        raise InvalidFlowError(
-            f"mode {mode!r} of write",
-            expected="the output of agg",
-            found="a stream that has one mode only",
-            hint="leave the mode out; write what agg gives before other steps",
-        )
-    if mode == "update" and keyed.process is not None:
-        raise InvalidFlowError(
-            "mode 'update' of functions over windows",
-            expected="append",
-            found="update",
-            hint="use .agg(...)",
-        )
-    if mode == "update" and isinstance(keyed.windows.window, SessionWindows):
-        raise InvalidFlowError(
-            "mode 'update' of sessions",
-            expected="append",
-            found="update",
-            hint="a session that grows has another beginning or end each time: there is"
-            " no row that it could replace",
-        )
-    if mode == "update" and not keyed.windows.has_panes:
-        raise InvalidFlowError(
-            f"mode 'update' of {keyed.windows.title}",
-            expected="append",
-            found="update",
-            hint="leave the mode out: a row is given when the window is full, or when"
-            " the trigger says so",
-        )
-    if mode not in _MODES:
-        raise InvalidFlowError(
-            "mode of write", expected="append, update or complete", found=repr(mode)
-        )
-    return Output(input=keyed, name=_MODES[mode])

@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
 from riverlock.flow.gathering import Gathering
-from riverlock.flow.graph import Keyed, inputs_of
+from riverlock.flow.graph import Keyed, Output, inputs_of
+from riverlock.flow.modes import below_queries
 from riverlock.flow.windows import SessionWindows, TimeWindows
 from riverlock.spark.compile import WriteStage
 
@@ -92,9 +93,13 @@ REFUSED = {
         "do not fit",
     ),
     "SELECT 1 AS n FROM events GROUP BY window(at, '1 month')": ("'1 month'", "fixed"),
-    "SELECT 1 AS n FROM events GROUP BY user, session_window(at, user)": (
+    "SELECT 1 AS n FROM events GROUP BY window(at, user)": (
         "an expression",
-        "gap_expr",
+        "fixed durations",
+    ),
+    "SELECT 1 AS n FROM events GROUP BY session_window(at, '1 s', '2 s')": (
+        "2 durations",
+        "fixed durations",
     ),
     "SELECT 1 AS n FROM events GROUP BY window(now(), '1 hour')": (
         "the event time, at",
@@ -155,6 +160,10 @@ def test_refused_queries_say_which_part_and_what_to_write(
             ),
         ),
         ("session_window(e.AT, '1 hour')", SessionWindows(gap_us=HOUR)),
+        (
+            "session_window(at, if(amount > 9, '1 hour', '1 minute'))",
+            SessionWindows(gap_expr="`gap_1`"),
+        ),
     ],
 )
 def test_group_by_becomes_our_operators(
@@ -170,6 +179,36 @@ def test_group_by_becomes_our_operators(
     assert keyed.keys == ("user", "key_1")
     assert keyed.windows == Gathering(window=window, lateness_us=60_000_000)
     assert keyed.aggregates == {"total": "sum(`arg_1`)", "agg_1": "count(1)"}
+
+
+def test_modes_are_those_of_the_operators(flow: rl.Flow) -> None:
+    memory = rl.sinks.memory()
+    hours = """SELECT * FROM (SELECT user, window(at, '1 hour') AS w, count(*) AS n
+        FROM events GROUP BY user, window(at, '1 hour')) """
+    plain, chosen = flow.sql(hours), flow.sql(f"{hours} WHERE n > 3")
+    sessions = flow.sql("""SELECT session_window(at, '1 hour') AS s, count(*) AS n
+        FROM events GROUP BY session_window(at, '1 hour')""")
+    running = flow.sql("SELECT user, count(*) FROM events GROUP BY user", uid="users")
+
+    for stream, mode, said in (
+        (chosen, "update", "could not be taken back"),
+        (sessions, "update", "would have to be deleted"),
+        (sessions, "complete", "would have to be deleted"),
+        (running, "append", "change with every epoch"),
+        (flow.sql("SELECT id FROM events"), "update", "one mode only"),
+    ):
+        with pytest.raises(InvalidFlowError, match=said):
+            stream.write(memory, mode=mode)
+    for stream, mode, output in (
+        (plain, "append", "main"),
+        (plain, "update", "updates"),
+        (chosen, "append", "main"),
+        (running, "update", "main"),
+    ):
+        stream.write(memory, mode=mode)
+        _, below = below_queries(flow.writes[-1].input)
+        assert isinstance(below, Output)
+        assert below.name == output
 
 
 def test_calls_keep_what_is_said_about_their_rows(

@@ -11,17 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.flow.window_aggregate import BOUNDS, LONG_KEY
+from riverlock.flow.windows import SessionWindows
 from riverlock.spark.sql.calls import Calls
 from riverlock.spark.sql.refusals import refused
 from riverlock.spark.sql.scope import UNNAMED, Rows, Spine
 from riverlock.spark.sql.stage import About
 from riverlock.spark.sql.tree import below, children, kind, names, normal, sequence
-from riverlock.spark.sql.window_call import check_time, window_kind, window_of
+from riverlock.spark.sql.window_call import (
+    check_time,
+    gap_of,
+    window_kind,
+    window_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from riverlock.flow.stream import Stream
+    from riverlock.flow.windows import TimeWindows
     from riverlock.spark.sql.query import Query
     from riverlock.spark.sql.scope import Scope
 
@@ -209,6 +216,7 @@ class Grouping:
             # For those who read late records; the operator knows it anyway.
             at = sequence(window.arguments())[0]
             columns[self._calls.take_name(_title(at), "time")] = at
+            windows = self._windows(window, columns)
         named = [self._trees.alias(value, name) for name, value in columns.items()]
         front = self._trees.project(named, self._plan.child())
         stream = spine.stream(front, absent=tuple(self._aliases))
@@ -218,8 +226,19 @@ class Grouping:
         self._query.windows += 1
         keyed = stream.key_by(*self._keys) if self._keys else stream
         lateness = self._query.lateness or "0 seconds"
-        windowed = keyed.window(window_of(self._trees, window), lateness=lateness)
+        windowed = keyed.window(windows, lateness=lateness)
         return windowed.agg(aggregates, uid=uid)
+
+    def _windows(
+        self, call: Any, columns: dict[str, Any]
+    ) -> TimeWindows | SessionWindows:
+        """Return the windows of a call; gaps that differ become a column in front."""
+        gap = gap_of(call)
+        if gap is None:
+            return window_of(self._trees, call)
+        name = self._calls.take_name(None, "gap")
+        columns[name] = gap
+        return SessionWindows(gap_expr=f"`{name}`")
 
     def _behind(
         self, stream: Stream, chosen: Mapping[str, Any], condition: Any, about: About

@@ -25,7 +25,7 @@ from riverlock.spark.session import local_session
 from riverlock.spark.sql.grouping import Grouping
 from riverlock.spark.sql.refusals import refused
 from riverlock.spark.sql.scope import UNNAMED, Named, Rows, Scope, Spine
-from riverlock.spark.sql.stage import About, Step
+from riverlock.spark.sql.stage import ROW_BY_ROW, About, Step
 from riverlock.spark.sql.tree import Trees, below, children, kind, sequence
 
 if TYPE_CHECKING:
@@ -48,10 +48,6 @@ _ROW_LOCAL = frozenset(
         "UnresolvedHint",
         "UnresolvedSubqueryColumnAliases",
     }
-)
-# Those of them that give each row once, with all that a sink needs to replace it.
-_ROW_BY_ROW = frozenset(
-    {"Project", "SubqueryAlias", "UnresolvedHint", "UnresolvedSubqueryColumnAliases"}
 )
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 
@@ -193,7 +189,7 @@ class Query:
         if kind(plan) not in _CUTS:
             raise refused(kind(plan))
         rows = self.rows(plan, scope)
-        if rows.about.is_updating and {kind(s.node) for s in steps} - _ROW_BY_ROW:
+        if rows.about.is_updating and {kind(s.node) for s in steps} - ROW_BY_ROW:
             raise refused("updating")
         is_named = kind(plan) == "UnresolvedRelation"
         name = sequence(plan.multipartIdentifier())[-1] if is_named else UNNAMED

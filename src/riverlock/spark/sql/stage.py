@@ -17,7 +17,7 @@ from riverlock.spark.sql.tree import Trees, children, kind, sequence
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["About", "SqlStage", "Step"]
+__all__ = ["ROW_BY_ROW", "About", "SqlStage", "Step"]
 
 # Tells the stream from all tables in Spark's analysed plan.
 _MARK = "__rl_stream"
@@ -33,6 +33,11 @@ _ROW_LOCAL = frozenset(
         "SubqueryAlias",
         "WithCTE",
     }
+)
+# Nodes of a parsed plan that give each row once, with all that a sink needs to
+# replace it.
+ROW_BY_ROW = frozenset(
+    {"Project", "SubqueryAlias", "UnresolvedHint", "UnresolvedSubqueryColumnAliases"}
 )
 
 
@@ -71,6 +76,11 @@ class SqlStage:
     about: About
     # Names that stand for something else, and so must not be columns below the top.
     absent: tuple[str, ...] = ()
+
+    @property
+    def is_row_by_row(self) -> bool:
+        """Whether each row gives one row, whatever is in it."""
+        return all(kind(step.node) in ROW_BY_ROW for step in self.steps)
 
     def __call__(self, frame: DataFrame) -> DataFrame:
         """Return the rows of the query, for the rows of an epoch.

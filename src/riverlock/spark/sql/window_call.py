@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from riverlock.spark.sql.scope import Spine
     from riverlock.spark.sql.tree import Trees
 
-__all__ = ["check_time", "window_kind", "window_of"]
+__all__ = ["check_time", "gap_of", "window_kind", "window_of"]
 
 _KINDS = {"window": (2, 3, 4), "session_window": (2,)}
 
@@ -29,11 +29,19 @@ def window_kind(expression: Any) -> str | None:
     return name if name in _KINDS else None
 
 
+def gap_of(call: Any) -> Any:
+    """Return the gap of a session that is not the same after all records, or None."""
+    if window_kind(call) != "session_window":
+        return None
+    gaps = sequence(call.arguments())[1:]
+    return gaps[0] if len(gaps) == 1 and kind(gaps[0]) != "Literal" else None
+
+
 def window_of(trees: Trees, call: Any) -> TimeWindows | SessionWindows:
     """Return the windows that a call describes, as Spark reads it.
 
     Raises:
-        InvalidFlowError: Spark would refuse it, or the gap of a session is not fixed.
+        InvalidFlowError: Spark would refuse it.
     """
     name = window_kind(call)
     assert name is not None
@@ -41,9 +49,7 @@ def window_of(trees: Trees, call: Any) -> TimeWindows | SessionWindows:
     if 1 + len(given) not in _KINDS[name]:
         raise _bad(call, f"{len(given)} durations")
     if any(kind(each) != "Literal" for each in given):
-        is_session = name == "session_window"
-        hint = "use .key_by(...).window(rl.sessions(gap_expr=...))" * is_session
-        raise _bad(call, "an expression", hint)
+        raise _bad(call, "an expression")
     size = given[0]
     slide = given[1] if len(given) > 1 else size
     start = given[2] if len(given) > 2 else trees.expression("'0 seconds'")
@@ -60,13 +66,12 @@ def window_of(trees: Trees, call: Any) -> TimeWindows | SessionWindows:
     )
 
 
-def _bad(call: Any, found: str, hint: str = "") -> InvalidFlowError:
+def _bad(call: Any, found: str) -> InvalidFlowError:
     return InvalidFlowError(
         f"{call.sql()} of flow.sql",
         expected="fixed durations such as '1 hour', of which a slide is at most the"
         " size, and a start less than the slide",
         found=found,
-        hint=hint,
     )
 
 

@@ -1,0 +1,160 @@
+"""Output modes: which rows of an aggregate a sink gets.
+
+A row can only be updated if there is one that it takes the place of: the one with the
+same key and window. Where that is not so, the mode is refused, with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from riverlock.core.errors import InvalidFlowError
+from riverlock.flow.graph import Keyed, Output, Relational
+from riverlock.flow.windows import (
+    CountWindows,
+    GlobalWindow,
+    SessionWindows,
+    TimeWindows,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from riverlock.flow.gathering import Gathering
+    from riverlock.flow.graph import Node
+
+__all__ = ["below_queries", "in_mode", "on_top", "updated_aggregate"]
+
+_LEAVE_OUT = "leave the mode out"
+# Why rows of a window cannot be updated, and what to write instead.
+_SESSIONS = (
+    "a session that grows, or merges with another, has another beginning or end: its"
+    " row would have to be deleted, which no mode does",
+    f"{_LEAVE_OUT}: a session is given when it is over; to see it before, give it a"
+    " trigger: window(rl.sessions(...), trigger=rl.early(every='1 minute'))",
+)
+_COUNTED = (
+    "a count window is given once, when it is full, and never changes",
+    f"{_LEAVE_OUT}; for results after each epoch use .key_by(...).agg(...)",
+)
+_GLOBAL = (
+    "each firing of a global window is a row of its own",
+    f"{_LEAVE_OUT}; for a row per key that is updated use .key_by(...).agg(...)",
+)
+_TRIGGERED = (
+    "each firing of a window is a row of its own, with the reason in column firing",
+    f"{_LEAVE_OUT}; to have a window updated in every epoch that changes it, leave the"
+    " trigger out and keep the mode",
+)
+_FUNCTION = (
+    "rows of a function have no key by which they could be replaced",
+    f"{_LEAVE_OUT}, or use .agg(...): with an rl.Aggregator of your own where Spark has"
+    " no aggregate for it",
+)
+
+
+def below_queries(node: Node) -> tuple[list[Relational], Node]:
+    """Return the stages of ``flow.sql`` that a stream ends with, and what is below."""
+    stages: list[Relational] = []
+    while isinstance(node, Relational) and node.operation == "sql":
+        stages.append(node)
+        node = node.input
+    return stages, node
+
+
+def on_top(stages: Iterable[Relational], node: Node) -> Node:
+    """Return stages, uppermost first, over another node."""
+    for stage in reversed(list(stages)):
+        node = replace(stage, input=node)
+    return node
+
+
+def in_mode(node: Node, mode: str) -> Node:
+    """Return the rows of an aggregate that a sink gets in mode append or update.
+
+    Raises:
+        InvalidFlowError: There is no such mode of these rows.
+    """
+    if mode not in ("append", "update"):
+        raise InvalidFlowError(
+            "mode of write", expected="append, update or complete", found=repr(mode)
+        )
+    stages, below = below_queries(node)
+    keyed = below.input if isinstance(below, Output) else None
+    if mode == "append":
+        _check_is_final(keyed)
+        return node
+    found = updated_aggregate(below, mode)
+    if found.windows is None:
+        return node  # each row is an update
+    if not all(stage.arguments[0].is_row_by_row for stage in stages):
+        raise InvalidFlowError(
+            "mode 'update' of flow.sql",
+            expected="a row for each window that changed",
+            found="HAVING, WHERE or a join over windows that have not ended",
+            hint="a row that no longer fits could not be taken back: write"
+            " mode='complete', or leave the mode out",
+        )
+    return on_top(stages, Output(input=found, name="updates"))
+
+
+def _check_is_final(keyed: object) -> None:
+    """Refuse rows that later ones take the place of."""
+    if isinstance(keyed, Keyed) and keyed.windows is not None:
+        return
+    if not isinstance(keyed, Keyed) or keyed.process is not None:
+        raise _of_one_mode("append")
+    raise InvalidFlowError(
+        f"mode 'append' of {keyed.uid!r}",
+        expected="update or complete",
+        found="append, of rows that change with every epoch",
+        hint="leave the mode out, which is update here; or aggregate windows, which"
+        " are given when they are over",
+    )
+
+
+def _of_one_mode(mode: str) -> InvalidFlowError:
+    return InvalidFlowError(
+        f"mode {mode!r} of write",
+        expected="the output of agg, or of flow.sql with GROUP BY",
+        found="a stream that has one mode only",
+        hint="leave the mode out; write what agg gives before other steps",
+    )
+
+
+def updated_aggregate(node: Node, mode: str) -> Keyed:
+    """Return the aggregate whose rows a node has, if they can be replaced by key.
+
+    Raises:
+        InvalidFlowError: They cannot.
+    """
+    keyed = node.input if isinstance(node, Output) and node.name == "main" else None
+    if not isinstance(keyed, Keyed) or (keyed.process and keyed.windows is None):
+        raise _of_one_mode(mode)
+    why = None if keyed.windows is None else _obstacle(keyed, keyed.windows)
+    if why is not None:
+        found, hint = why
+        raise InvalidFlowError(
+            f"mode {mode!r} of {keyed.uid!r}",
+            expected="the output of agg, of a key or of tumbling or sliding windows"
+            " without a trigger",
+            found=found,
+            hint=hint,
+        )
+    return keyed
+
+
+def _obstacle(keyed: Keyed, windows: Gathering) -> tuple[str, str] | None:
+    """Say why rows cannot be updated, and what to write; None: they can."""
+    match windows.window:
+        case CountWindows():
+            return _COUNTED
+        case GlobalWindow():
+            return _GLOBAL
+        case _ if windows.trigger is not None:
+            return _TRIGGERED
+        case SessionWindows():
+            return _SESSIONS
+        case TimeWindows():
+            return None if keyed.process is None else _FUNCTION
