@@ -96,8 +96,18 @@ def test_what_an_aggregator_raises_names_operator_key_and_line(method: str) -> N
     assert error.key == ("b" if method == "add" else "a")
     assert "thirteen" in str(error)
     assert "in sum: raise ArithmeticError" in str(error)
-    # Nothing of the epoch has happened.
+    # Nothing of the epoch has happened, and no sink would have taken the record.
     assert h.state("total", key="a") == 12
+    assert "agg has no dead letters" in error.hint
+
+
+def test_a_sink_for_dead_letters_of_agg_is_refused() -> None:
+    flow = rl.Flow("dead", on_error=rl.sinks.memory())
+    source = rl.sources.files("in", format="json", schema="k string, v long")
+    keyed = flow.read(source).key_by("k")
+
+    with pytest.raises(InvalidFlowError, match="agg has no dead letters"):
+        keyed.agg(total=Sum(), on_error=rl.sinks.memory())
 
 
 def test_accumulators_of_another_type_are_refused() -> None:

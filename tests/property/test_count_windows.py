@@ -172,3 +172,34 @@ def test_what_cannot_be_counted_is_refused() -> None:
         _ = counts.late
     with pytest.raises(InvalidFlowError, match="update"):
         counts.write(rl.sinks.memory(), mode="update")
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_time_goes_on_behind_rows_of_which_some_have_none(size: int) -> None:
+    flow, columns = rl.Flow("mixed"), "k string, v long, at timestamp"
+
+    def read(uid: str) -> rl.Stream:
+        return flow.read(rl.sources.files(uid, format="json", schema=columns), uid=uid)
+
+    rows = read("timed").event_time("at").union(read("untimed"))
+    pairs = rows.key_by("k").window(rl.count_windows(2))
+    folded = pairs.reduce(
+        lambda old, new: (old.k, old.v + new.v, new.at or old.at), uid="pairs"
+    )
+    sums = folded.key_by("k").window(rl.tumbling("10 seconds"))
+    given_rows = sums.apply(
+        lambda key, window, found: [(key, sum(r.v for r in found))],
+        "k string, total long",
+        uid="sums",
+    )
+    given_rows.write(rl.sinks.memory(), uid="out")
+    given_rows.late.write(rl.sinks.memory(), uid="late")
+    times = [from_micros(second * 1_000_000) for second in (1, 2, 3, 4, 30, 60)]
+    timed = [("a", 1 << n, at) for n, at in enumerate(times)]
+    untimed = [("b", 64, None), ("b", 128, None)]
+
+    run = run_local(flow, {"timed": timed, "untimed": untimed}, epoch_rows=size)
+
+    # Neither input ends, but all before 60 is over; what has no time is never in time.
+    assert run.rows("out") == [("a", 1 + 2 + 4 + 8)]
+    assert [row[:2] for row in run.rows("late")] == [("b", 64 + 128)]

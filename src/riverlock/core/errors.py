@@ -145,6 +145,7 @@ class UserCodeError(RiverlockError):
         epoch: int | None = None,
         line: str = "",
         trace: str = "",
+        instead: str = "send such records to a dead-letter sink with on_error=",
     ) -> None:
         """Name operator, key, epoch, record and the user's own line."""
         at = f"operator {operator!r}, {where}"
@@ -160,7 +161,7 @@ class UserCodeError(RiverlockError):
         super().__init__(
             text,
             hint="nothing of this epoch was committed; fix the code and start again,"
-            " or send such records to a dead-letter sink with on_error=",
+            f" or {instead}",
             operator=operator,
             where=where,
             cause=cause,

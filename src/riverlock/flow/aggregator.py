@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.types import Type, TypeLike, type_of
 from riverlock.flow.partial import PythonAggregate
+from riverlock.sinks.base import Sink
 from riverlock.state.codec import codec_of
 
 if TYPE_CHECKING:
@@ -138,6 +139,15 @@ def named_aggregates(
             found="none" if is_named else repr(aggregates),
         )
     for name, each in every.items():
+        if isinstance(each, Sink):
+            raise InvalidFlowError(
+                f"{name} of agg",
+                expected="aggregates only",
+                found=f"the sink {each.kind!r}",
+                hint="agg has no dead letters: Spark has combined the rows when an"
+                " aggregator sees them; keep bad records out before, with filter or map"
+                " and on_error=",
+            )
         if isinstance(each, type) and issubclass(each, Aggregator):
             raise InvalidFlowError(
                 f"aggregate {name!r}",

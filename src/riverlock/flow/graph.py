@@ -30,6 +30,7 @@ __all__ = [
     "described",
     "event_times_of",
     "inputs_of",
+    "operator_times",
     "upstream",
 ]
 
@@ -208,8 +209,24 @@ def event_times_of(node: Node) -> list[EventTime]:
 
     Ways without a time do not hold back the time of others.
     """
-    if isinstance(node, EventTime):
+    found = list(dict.fromkeys(_declared(node)))
+    return [t for t in found if t.column is not None] or found
+
+
+def _declared(node: Node) -> list[EventTime]:
+    if isinstance(node, EventTime) and node.column is not None:
         return [node]
     inputs = (node.input,) if isinstance(node, Keyed) else inputs_of(node)
-    found = list(dict.fromkeys(t for i in inputs for t in event_times_of(i)))
-    return [t for t in found if t.column is not None] or found
+    below = [t for each in inputs for t in _declared(each)]
+    # Where only an end is told, some of the rows may still have times.
+    return [node, *below] if isinstance(node, EventTime) else below
+
+
+def operator_times(node: Keyed) -> list[EventTime]:
+    """Return the declarations whose minimum is the watermark of an operator.
+
+    One that waits for nothing but the end of its input goes by that alone.
+    """
+    if isinstance(node.input, EventTime) and node.input.column is None:
+        return [node.input]
+    return event_times_of(node)

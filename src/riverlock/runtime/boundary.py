@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["aggregator_errors", "user_error", "user_line"]
 
+# Said of aggregators, whose records other aggregates have counted by then.
+_NOT_BURIED = (
+    "keep such records out before agg, with filter or map and on_error=: agg has no"
+    " dead letters, since Spark has combined the rows when an aggregator sees them"
+)
 _OURS = str(Path(__file__).resolve().parents[1])
 
 
@@ -48,7 +53,9 @@ def user_error(  # noqa: PLR0913 - everything that helps to find the record
     """Return the error to raise for what user code raised."""
     if isinstance(error, StateTypeError | StateCorruptedError | UserCodeError):
         return error
+    advice = {}
     if isinstance(error, AggregatorError) and error.__cause__ is not None:
+        advice = {"instead": _NOT_BURIED}
         where, record = error.where, error.record
         key = error.key if key is None else key
         error = error.__cause__
@@ -62,6 +69,7 @@ def user_error(  # noqa: PLR0913 - everything that helps to find the record
         epoch=epoch,
         line=user_line(error.__traceback__),
         trace="".join(traceback.format_exception(error)),
+        **advice,
     )
 
 

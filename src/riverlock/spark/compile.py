@@ -27,8 +27,8 @@ from riverlock.flow.graph import (
     Output,
     RowWise,
     Write,
-    event_times_of,
     inputs_of,
+    operator_times,
 )
 from riverlock.flow.operators import Aggregate, BuiltIn
 from riverlock.flow.process import check_process, overrides, side_outputs
@@ -276,7 +276,7 @@ class _Compiler:
             blob=_pickled(program),
             combine=combine,
             targets=self._targets(node, program),
-            event_times=tuple(t.uid for t in event_times_of(node)),
+            event_times=tuple(t.uid for t in operator_times(node)),
         )
 
     @staticmethod

@@ -31,7 +31,7 @@ from riverlock.flow.graph import (
     Read,
     RowWise,
     Union,
-    event_times_of,
+    operator_times,
     upstream,
 )
 from riverlock.flow.windows import SessionWindows
@@ -134,7 +134,7 @@ class LocalRun:
             self._since_us = now_us
         declared = self.flow.find(EventTime)
         marks = moved_along(
-            [tuple(event_times_of(keyed)) for keyed in self.flow.find(Keyed)],
+            [tuple(operator_times(keyed)) for keyed in self.flow.find(Keyed)],
             declared_marks(declared, self._marks, now_us=now_us),
             now_us=now_us,
             since_us=self._since_us,
@@ -247,7 +247,7 @@ class LocalRun:
     def _keyed(self, node: Keyed) -> None:
         made = self._harnesses.get(node.uid) or self._make(node)
         self._harnesses[node.uid] = made
-        mark = operator_watermark([t.uid for t in event_times_of(node)], self._used)
+        mark = operator_watermark([t.uid for t in operator_times(node)], self._used)
         before = {name: len(made.side(name)) for name in made.outputs}
         if mark is not None:
             made.watermark = from_micros(mark)
