@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.flow.graph import Keyed, Output, Relational
+from riverlock.flow.graph import Connect, Keyed, Output, Relational
 from riverlock.flow.windows import (
     CountWindows,
     GlobalWindow,
@@ -46,6 +46,10 @@ _TRIGGERED = (
     "each firing of a window is a row of its own, with the reason in column firing",
     f"{_LEAVE_OUT}; to have a window updated in every epoch that changes it, leave the"
     " trigger out and keep the mode",
+)
+_JOIN = (
+    "a window of a join is given once, when it is over",
+    _LEAVE_OUT,
 )
 _FUNCTION = (
     "rows of a function have no key by which they could be replaced",
@@ -156,5 +160,7 @@ def _obstacle(keyed: Keyed, windows: Gathering) -> tuple[str, str] | None:
             return _TRIGGERED
         case SessionWindows():
             return _SESSIONS
+        case TimeWindows() if isinstance(keyed.input, Connect):
+            return _JOIN
         case TimeWindows():
             return None if keyed.process is None else _FUNCTION

@@ -45,6 +45,11 @@ REFUSED: dict[str, tuple[Callable[[Any], rl.Stream], str, str]] = {
         "have no key",
         "rl.Aggregator",
     ),
+    "joined": (
+        lambda keyed: keyed.join(keyed, window=HOURS),
+        "window of a join is given once",
+        "leave the mode out",
+    ),
     "applied": (
         lambda keyed: keyed.window(HOURS).apply(lambda *_: [], "n long"),
         "have no key",

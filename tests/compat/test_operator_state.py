@@ -1,0 +1,155 @@
+"""The state that operators declare is the one that the format documents (§5.6)."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import pytest
+from tests.docs.blocks import ROOT
+
+import riverlock as rl
+import riverlock.flow as flow_package
+from riverlock.core.types import schema_of
+from riverlock.flow.connect import packed_columns
+from riverlock.flow.contents import Fold, Kept
+from riverlock.flow.counted import Counted
+from riverlock.flow.deduplicate import Deduplicate
+from riverlock.flow.interval_join import IntervalJoin
+from riverlock.flow.joins import LatestJoin, Lookup
+from riverlock.flow.matching import Match
+from riverlock.flow.operators import (
+    BuiltIn,
+    Count,
+    MapWithState,
+    Reduce,
+    UpdateState,
+)
+from riverlock.flow.ranking import Ranking, Top
+from riverlock.flow.sliding_reduce import SlidingReduce
+from riverlock.flow.timing import Timing
+from riverlock.flow.triggered import Triggered
+from riverlock.flow.triggers import Trigger
+from riverlock.flow.whole_table import WholeTable
+from riverlock.flow.window_aggregate import WindowAggregate
+from riverlock.flow.window_functions import WindowApply, WindowReduce
+from riverlock.flow.window_top import WindowTop
+from riverlock.flow.windowed_join import WindowedJoin
+from riverlock.state.spec import specs_of
+
+FORMAT = (ROOT / "docs" / "format.md").read_text()
+KEYS, LEFT = schema_of("k string"), schema_of("k string, v long, at timestamp")
+RIGHT = schema_of("name string, w long")
+BOTH = packed_columns(KEYS, LEFT, RIGHT)
+# A type that nothing else has, for what users declare.
+STATE = "decimal(7,3)"
+DAY, HOURS = timedelta(days=1), rl.sliding("2 hours", "1 hour")
+
+
+def function(*_: Any) -> Any:
+    raise AssertionError
+
+
+def operators() -> list[tuple[str, BuiltIn]]:
+    """Return the operators, each as the table calls it, with all that it may keep."""
+    timing, best = Timing(has_event_time=True), Ranking(3, "v", descending=True)
+    pattern = rl.pattern("x", lambda _: True).within("1 hour")
+    early, name = Trigger(count=1), ("name",)
+    return [
+        ("`count`", Count()),
+        ("`reduce`", Reduce(function)),
+        ("`map_with_state`", MapWithState(function, STATE, LEFT, "1 hour")),
+        ("`update_state_by_key`", UpdateState(function, STATE)),
+        ("`agg` over panes", WindowAggregate({}, HOURS, 0)),
+        ("mode `complete`", WholeTable()),
+        ("`deduplicate`", Deduplicate(DAY, timing)),
+        ("`top`", Top(best)),
+        ("`match`", Match(pattern, LEFT, function, timing)),
+        ("`window.top`", WindowTop(best, HOURS, 0)),
+        ("`window.reduce`", WindowReduce(function, HOURS, 0)),
+        ("`window.reduce`", SlidingReduce(function, function, HOURS, 0)),
+        ("`window.apply`", WindowApply(function, LEFT, HOURS, 0)),
+        ("`count_windows`", Counted(Fold(function), rl.count_windows(2))),
+        (
+            "trigger, `global_window`",
+            Triggered(Fold(function), HOURS, 0, early, accumulates=True),
+        ),
+        ("`join(within=)`", IntervalJoin("full", name, ("0 s", "1 s"))),
+        ("`join(window=)`", WindowedJoin("full", name, HOURS)),
+        ("`join_latest`", LatestJoin("left", name, DAY)),
+        ("`lookup`", Lookup("left", name, DAY)),
+    ]
+
+
+def kept_by(operator: BuiltIn) -> dict[str, str]:
+    """Return what an operator declares, in the words of the table."""
+    is_join = isinstance(operator, IntervalJoin | WindowedJoin | LatestJoin | Lookup)
+    bound = operator.bound(KEYS, BOTH if is_join else LEFT)
+    left = "left" if is_join else "record"
+    words = {
+        f"folded:{_struct(LEFT)}>>": "content>>",
+        _struct(LEFT): left,
+        _struct(RIGHT): "right",
+        _struct(KEYS): "keys",
+        STATE: "state",
+    }
+    found = {}
+    for name, spec in specs_of(type(bound)).items():
+        variable = spec.variable
+        text = variable.type
+        for ddl, word in words.items():
+            text = text.replace(ddl, word)
+        is_map = variable.kind == "map"
+        assert is_map or variable.kind == "value"
+        found[name] = f"map<{variable.key},{text}>" if is_map else text
+    return found
+
+
+def _struct(columns: Any) -> str:
+    return f"struct<{','.join(f'{f.name}:{f.type.ddl}' for f in columns.fields)}>"
+
+
+def table() -> dict[str, dict[str, str]]:
+    section = FORMAT.partition("### 5.6")[2].partition("\n## ")[0]
+    found: dict[str, dict[str, str]] = {}
+    for line in re.findall(r"^\| (.* \| `.*) \|$", section, re.MULTILINE):
+        operator, variable, kind, _ = line.split(" | ", 3)
+        found.setdefault(operator, {})[variable.strip("`")] = re.sub("[`*]", "", kind)
+    return found
+
+
+def test_the_table_lists_what_operators_declare() -> None:
+    declared: dict[str, dict[str, str]] = {}
+    for name, operator in operators():
+        declared.setdefault(name, {}).update(kept_by(operator))
+
+    assert declared == table()
+
+
+def test_every_operator_is_in_the_table() -> None:
+    known = {type(operator).__name__ for _, operator in operators()}
+    # What others are made of; and aggregates, whose state users name (§5.2).
+    apart = {"BuiltIn", "Join", "EventTimeJoin", "WindowFunction", "Aggregate"}
+    found = set()
+    for info in iter_modules(flow_package.__path__, "riverlock.flow."):
+        for name, kind in vars(import_module(info.name)).items():
+            if isinstance(kind, type) and issubclass(kind, BuiltIn):
+                found.add(name)
+
+    assert {n for n in found if "Session" not in n} == known | apart
+
+
+@pytest.mark.parametrize("gathered", ["counted", "triggered"])
+def test_records_of_apply_are_kept_in_chunks(gathered: str) -> None:
+    content = Kept(function, LEFT, by_time=False)
+    operator: BuiltIn = Counted(content, rl.count_windows(2))
+    if gathered == "triggered":
+        operator = Triggered(content, HOURS, 0, Trigger(count=1), accumulates=True)
+
+    kept = kept_by(operator)
+
+    assert kept["chunks"] == "map<string,array<struct<at:bigint,record:record>>>"
+    assert "chunks:array<string>>>" in kept["panes" if "panes" in kept else "windows"]
