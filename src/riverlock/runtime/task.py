@@ -85,6 +85,7 @@ class Place:
     stage: str
     run: int
     token: str
+    flow: str = ""  # its id
 
     def attempt(self, partition: int) -> str:
         """Return a name that no other attempt will ever have."""
@@ -94,7 +95,11 @@ class Place:
         """Return where outputs are staged."""
         folder = f"{RegionPaths(self.region).staged}{epoch:012d}"
         return StagePoint(
-            storage=self.storage, folder=folder, epoch=epoch, attempt=attempt
+            storage=self.storage,
+            folder=folder,
+            epoch=epoch,
+            attempt=attempt,
+            flow=self.flow,
         )
 
 

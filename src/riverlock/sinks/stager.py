@@ -21,6 +21,7 @@ class StagePoint:
     folder: str  # of the epoch, below the store
     epoch: int
     attempt: str  # unique for ever
+    flow: str = ""  # the id of the store's flow, as in the Owner of the committer
 
 
 class Stager(Protocol):

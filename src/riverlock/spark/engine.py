@@ -81,6 +81,7 @@ class SparkEngine:
     compiled: CompiledFlow
     readers: Mapping[str, Reader]
     storage: Storage
+    flow: str  # its id
     region: str
     run: int
     token: str
@@ -224,6 +225,7 @@ class SparkEngine:
             stage=stage,
             run=self.run,
             token=self.token,
+            flow=self.flow,
         )
 
     def _frame(

@@ -272,6 +272,7 @@ class _Run:
             compiled=compiled,
             readers=readers,
             storage=self._storage,
+            flow=flow_id,
             region=MAIN_REGION,
             run=owner.run,
             token=owner.token,
