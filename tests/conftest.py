@@ -16,6 +16,8 @@ from riverlock.storage import LocalStorage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["tests.servers.fixtures"]
+
 settings.register_profile(
     "dev",
     max_examples=50,

@@ -60,6 +60,7 @@ class CommitOutcome(StrEnum):
     REJECTED = "refused for good"
     UNKNOWN = "did not answer: committed or not"
     RETRY = "did not commit but may later"
+    AWAY = "cannot be reached"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ from riverlock.coordinator.phase import (
     State,
     Stopped,
 )
-from riverlock.coordinator.restart import delay_us
+from riverlock.coordinator.restart import delay_us, patient_delay_us
 from riverlock.coordinator.sealing import seal
 from riverlock.coordinator.trouble import (
     aborted_error,
@@ -56,6 +56,7 @@ from riverlock.core.errors import (
     CommitRejectedError,
     FencedError,
     InternalError,
+    SinkUnavailableError,
     StorageError,
 )
 
@@ -345,7 +346,10 @@ class RegionCoordinator:
         published = published.with_trouble(event.sink, error)
         self._enter(Committing(published=published))
         tries = published.tries[event.sink]
-        delay = delay_us(self.plan.restart, tries)
+        # An outage ends, whenever that is; other trouble may be there for good.
+        is_away = isinstance(error, SinkUnavailableError)
+        wait_us = patient_delay_us if is_away else delay_us
+        delay = wait_us(self.plan.restart, tries)
         if delay is None or self._stopping or isinstance(error, CommitRejectedError):
             return self._stop(error)
         return (orders.retry_sink(published, event.sink, delay),)

@@ -8,7 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-__all__ = ["ExponentialDelay", "FixedDelay", "NoRestart", "RestartPolicy", "delay_us"]
+__all__ = [
+    "ExponentialDelay",
+    "FixedDelay",
+    "NoRestart",
+    "RestartPolicy",
+    "delay_us",
+    "patient_delay_us",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +60,29 @@ def delay_us(policy: RestartPolicy, failures: int) -> int | None:
         case ExponentialDelay():
             if failures > policy.attempts:
                 return None
-            # The exponent is bounded, since attempts may be many.
-            return min(policy.max_us, policy.initial_us << min(failures - 1, 62))
+            return _doubled_us(policy, failures)
+        case _:
+            assert_never(policy)
+
+
+def _doubled_us(policy: ExponentialDelay, failures: int) -> int:
+    # The exponent is bounded, since attempts may be many.
+    return min(policy.max_us, policy.initial_us << min(failures - 1, 62))
+
+
+def patient_delay_us(policy: RestartPolicy, failures: int) -> int | None:
+    """Return how long to wait for what is sure to come back; only NoRestart gives up.
+
+    >>> policy = ExponentialDelay(initial_us=100, max_us=350, attempts=2)
+    >>> [patient_delay_us(policy, n) for n in (1, 2, 3, 4)]
+    [100, 200, 350, 350]
+    """
+    match policy:
+        case NoRestart():
+            return None
+        case FixedDelay():
+            return policy.delay_us
+        case ExponentialDelay():
+            return _doubled_us(policy, failures)
         case _:
             assert_never(policy)

@@ -11,6 +11,7 @@ from riverlock.core.errors import (
     CommitUnknownError,
     EpochAbortedError,
     SinkError,
+    SinkUnavailableError,
     StorageError,
 )
 
@@ -64,6 +65,8 @@ def sink_error(event: SinkFailed) -> SinkError:
             kind = CommitUnknownError
         case CommitOutcome.RETRY:
             kind = SinkError
+        case CommitOutcome.AWAY:
+            kind = SinkUnavailableError
         case _:
             assert_never(event.outcome)
     return kind(event.sink, epoch=event.epoch, what=event.cause)

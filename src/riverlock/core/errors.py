@@ -19,6 +19,7 @@ since errors cross from Spark workers to the driver.
     │   ├─ FencedError          another run owns the flow: stop
     │   └─ EpochAbortedError    the epoch did not happen; .reason says why
     ├─ SinkError
+    │   ├─ SinkUnavailableError its system does not answer: waited out
     │   ├─ CommitRejectedError  known and final
     │   └─ CommitUnknownError   must be reconciled, never guessed
     └─ InternalError            an invariant broke: our bug
@@ -41,6 +42,7 @@ __all__ = [
     "InvalidStateSpecError",
     "RiverlockError",
     "SinkError",
+    "SinkUnavailableError",
     "SnapshotCorruptedError",
     "SnapshotError",
     "SnapshotNotFoundError",
@@ -383,6 +385,12 @@ class SinkError(RiverlockError):
             epoch=epoch,
             what=what,
         )
+
+
+class SinkUnavailableError(SinkError):
+    """The sink's system does not answer; nothing is lost by waiting for it."""
+
+    code = "SINK_UNAVAILABLE"
 
 
 class CommitRejectedError(SinkError):

@@ -26,6 +26,7 @@ from riverlock.core.errors import (
     FencedError,
     InternalError,
     RiverlockError,
+    SinkUnavailableError,
     SnapshotError,
     SourceError,
     StateError,
@@ -336,6 +337,8 @@ class RegionDriver:
             return self._sink_failed(order, ev.CommitOutcome.REJECTED, error)
         except CommitUnknownError as error:
             return self._sink_failed(order, ev.CommitOutcome.UNKNOWN, error)
+        except SinkUnavailableError as error:
+            return self._sink_failed(order, ev.CommitOutcome.AWAY, error)
         except Exception as error:  # noqa: BLE001 - sinks run user code and drivers
             return self._sink_failed(order, ev.CommitOutcome.RETRY, error)
         faults.hit("P9")

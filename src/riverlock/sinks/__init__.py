@@ -11,7 +11,9 @@ from riverlock.core.errors import InvalidConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["MemorySink", "console", "files", "for_each_epoch", "memory"]
+    from riverlock.sinks.databases.sink import SqlSink
+
+__all__ = ["MemorySink", "console", "files", "for_each_epoch", "memory", "sql"]
 
 _FORMATS = ("json", "csv", "parquet")
 
@@ -102,3 +104,48 @@ def for_each_epoch(function: Callable[[Any, int], None]) -> EpochFunction:
             "for_each_epoch", expected="a function(df, epoch)", found=repr(function)
         )
     return EpochFunction(function=function)
+
+
+def sql(
+    url: str,
+    *,
+    table: str,
+    mode: str = "append",
+    key: str | Sequence[str] = (),
+    create: bool = False,
+) -> SqlSink:
+    """Write a table of a database exactly once: one transaction per epoch.
+
+    Tasks load rows into staging tables while the epoch runs. A table
+    ``riverlock_epochs`` beside the target remembers which epochs it has.
+
+    Args:
+        url: ``sqlite:///file.db``, ``postgresql://user:password@host/database`` or
+            ``mysql://user:password@host/database`` (also MariaDB).
+        table: Its name, perhaps with a schema before a dot.
+        mode: ``append`` adds rows; ``upsert`` replaces rows of the same key, the last
+            one of an epoch wins; ``replace``: the rows of an epoch take the place of
+            all rows of the table.
+        key: The columns of a primary key or unique index, for ``upsert``.
+        create: Create the table, with the columns of the stream, if it is not there.
+
+    Raises:
+        InvalidConfigError: The URL, the mode or the key is impossible.
+    """
+    from riverlock.sinks.databases.address import parse_address
+    from riverlock.sinks.databases.sink import MODES, SqlSink
+
+    if mode not in MODES:
+        raise InvalidConfigError(
+            "mode of sql", expected=" or ".join(MODES), found=repr(mode)
+        )
+    columns = (key,) if isinstance(key, str) else tuple(key)
+    if bool(columns) != (mode == "upsert"):
+        raise InvalidConfigError(
+            "key of sql",
+            expected="columns for mode 'upsert', and none for others",
+            found=f"mode {mode!r} with {', '.join(columns) or 'no key'}",
+        )
+    return SqlSink(
+        address=parse_address(url), table=table, mode=mode, key=columns, create=create
+    )

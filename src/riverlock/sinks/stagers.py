@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from riverlock.sinks.stager import StagePoint
 
-__all__ = ["FileStager", "TableStager"]
+__all__ = ["FileStager", "TableStager", "json_values"]
 
 _MAX_NAME = 255
 STAGED = "_riverlock/staged/"
@@ -141,7 +141,7 @@ def _json(table: pa.Table) -> bytes:
     """Return one JSON object per line, with numbers and times as Spark writes them."""
     encoder = msgspec.json.Encoder(decimal_format="number")
     names = table.column_names
-    columns = [_plain(table[n]) for n in names]
+    columns = [json_values(table[n]) for n in names]
     lines = [
         encoder.encode(dict(zip(names, row, strict=True)))
         for row in zip(*columns, strict=True)
@@ -149,7 +149,8 @@ def _json(table: pa.Table) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
-def _plain(column: pa.ChunkedArray) -> list[Any]:
+def json_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return values as plain data that JSON can hold."""
     values: list[Any] = column.to_pylist()
     fix = _fixer(column.type)
     return values if fix is None else [None if v is None else fix(v) for v in values]

@@ -302,7 +302,7 @@ class SinkConformance:
     def test_any_order_of_crashes_and_repetitions(self, tmp_path: Path) -> None:
         """A walk at random through all of the above, the same in every run."""
         with self._start(tmp_path) as scene:
-            _Walk(scene, random.Random(7)).go(60)  # noqa: S311 - no secret
+            _Walk(scene, random.Random(7)).go(40)  # noqa: S311 - no secret
             scene.has_no_leftovers()
 
 

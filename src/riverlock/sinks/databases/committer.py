@@ -1,0 +1,272 @@
+"""What the driver does for a database: one transaction per epoch."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import (
+    CommitRejectedError,
+    CommitUnknownError,
+    InvalidConfigError,
+    InvalidFlowError,
+    SinkError,
+    SinkUnavailableError,
+)
+from riverlock.sinks.committers import read_tokens
+from riverlock.sinks.databases.dialect import RefusedRowError, Trouble, dialect_of
+from riverlock.sinks.databases.epochs import EpochTable
+from riverlock.sinks.databases.layout import check_layout
+from riverlock.sinks.databases.staging import epoch_of, place_of, prefix_of
+from riverlock.snapshot.records import SinkOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from riverlock.sinks.committer import Owner
+    from riverlock.sinks.databases.address import Address
+    from riverlock.sinks.databases.dialect import Dialect, Target
+    from riverlock.storage.base import Storage
+
+__all__ = ["SqlCommitter"]
+
+log = logging.getLogger(__name__)
+# When a commit was cut off, only the table of epochs knows what became of it.
+_AFTER = "the next attempt looks into the table of epochs first"
+
+
+@dataclass(kw_only=True)
+class SqlCommitter:
+    """Moves the rows of an epoch and its number in one transaction."""
+
+    sink: str
+    address: Address
+    target: Target
+    storage: Storage
+    creates: bool
+    replaces: bool
+    guarantee: str = (
+        "exactly once: one transaction moves the rows of an epoch and writes its number"
+    )
+    _dialect: Dialect = field(init=False)
+    _epochs: EpochTable | None = None
+    _prefix: str = ""
+    _newest: int | None = None
+
+    def __post_init__(self) -> None:
+        """Find the client; nothing is opened yet."""
+        self._dialect = dialect_of(self.address)
+
+    def probe(self) -> None:
+        """Look whether the database answers and the table fits; change nothing.
+
+        Raises:
+            InvalidFlowError: The table does not fit the stream.
+            SinkUnavailableError: The database does not answer.
+            InvalidConfigError: It does not let us in.
+        """
+        with self._connected(None) as connection:
+            self._check(connection, creates=self.creates)
+
+    def open(self, owner: Owner) -> None:
+        """Create what is missing, check what is there, fence older runs.
+
+        Raises:
+            FencedError: A newer run has opened the sink.
+            InvalidFlowError: The table does not fit the stream.
+            SinkUnavailableError: The database does not answer.
+            InvalidConfigError: It does not let us in.
+        """
+        self._epochs = EpochTable(self._dialect, self.target, owner)
+        self._prefix = prefix_of(owner.flow, owner.sink)
+        with self._connected(None, creates=self.creates) as connection:
+            if self.creates:
+                self._create(connection)
+            self._check(connection, creates=False)
+            self._epochs.create(connection)
+            self._epochs.claim(connection)
+
+    def _create(self, connection: Any) -> None:
+        dialect, target = self._dialect, self.target
+        if dialect.layout(connection, target.table) is not None:
+            return
+        parts = [
+            f"{dialect.quoted(f.name)}"
+            f" {dialect.column_type(f.type, key=f.name in target.key)}"
+            + (" NOT NULL" if f.name in target.key else "")
+            for f in target.schema.fields
+        ]
+        if target.key:
+            key = ", ".join(map(dialect.quoted, target.key))
+            parts.append(f"PRIMARY KEY ({key})")
+        options = dialect.table_options(connection)
+        dialect.execute(
+            connection,
+            f"CREATE TABLE IF NOT EXISTS {dialect.quoted(target.table)}"
+            f" ({', '.join(parts)}) {options}",
+        )
+        connection.commit()
+
+    def _check(self, connection: Any, *, creates: bool) -> None:
+        target = self.target
+        layout = self._dialect.layout(connection, target.table)
+        connection.rollback()
+        if layout is not None:
+            check_layout(
+                layout,
+                target.schema,
+                table=target.table,
+                key=target.key,
+                of=self._dialect,
+            )
+        elif not creates:
+            raise InvalidFlowError(
+                f"table {target.table} of {self.address}",
+                expected="a table",
+                found="none",
+                hint="create it, or let the sink do so: create=True",
+            )
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        """Move the rows unless they were moved before, then clear what is staged."""
+        if not output.tokens:
+            return
+        assert self._epochs is not None, "commit before open"
+        with self._connected(epoch) as connection:
+            committed = self._epochs.lock(connection, epoch)
+            self._check_history(epoch, committed)
+            staged = set(self._dialect.staged(connection, self.target, self._prefix))
+            if committed is None or committed < epoch:
+                self._check_staged(epoch, output, committed, staged)
+                self._move(connection, output)
+                self._epochs.advance(connection, epoch)
+                self._end(connection, epoch)
+            else:
+                connection.rollback()
+            self._newest = epoch
+            self._sweep(connection, [s for s in staged if epoch_of(s) <= epoch])
+
+    def _check_history(self, epoch: int, committed: int | None) -> None:
+        """A database that was put back lacks epochs whose staging is gone."""
+        if self._newest is None or (committed or 0) >= self._newest:
+            return
+        raise CommitRejectedError(
+            self.sink,
+            epoch=epoch,
+            what=f"{self.address} went back from epoch {self._newest} to {committed}:"
+            " was it restored, or did it lose what it had acknowledged? Restore the"
+            " flow to the same epoch, or bring the newer database back",
+        )
+
+    def _check_staged(
+        self, epoch: int, output: SinkOutput, committed: int | None, staged: set[str]
+    ) -> None:
+        """Refuse what was staged elsewhere, or is gone."""
+        meant = {token["target"] for token in output.tokens}
+        here = place_of(self.address, self.target)
+        is_elsewhere = committed is None and meant != {here}
+        gone = [
+            token["table"]
+            for token in output.tokens
+            if "table" in token and token["table"] not in staged
+        ]
+        if not is_elsewhere and not gone:
+            return
+        what = (
+            f"its rows were staged for {', '.join(sorted(meant))}"
+            if is_elsewhere
+            else f"staging table {gone[0]} is gone"
+        )
+        raise CommitRejectedError(
+            self.sink,
+            epoch=epoch,
+            what=f"{what}; bring that database back and start again, or give the sink"
+            f" another uid, which leaves the rows of epoch {epoch} out",
+        )
+
+    def _move(self, connection: Any, output: SinkOutput) -> None:
+        dialect, target = self._dialect, self.target
+        if self.replaces:
+            dialect.execute(connection, f"DELETE FROM {dialect.quoted(target.table)}")
+        for token in output.tokens:
+            if "table" in token:
+                dialect.move(connection, token["table"], target)
+                continue
+            # One file after the other: an epoch need not fit into the driver.
+            one = SinkOutput(kind=output.kind, tokens=(token,))
+            rows = read_tokens(self.storage, one)
+            assert rows is not None
+            dialect.insert(connection, target, rows)
+
+    def _end(self, connection: Any, epoch: int) -> None:
+        try:
+            connection.commit()
+        except Exception as error:
+            if self._dialect.trouble(error) is Trouble.AWAY:
+                raise CommitUnknownError(
+                    self.sink, epoch=epoch, what=f"{self._words(error)}; {_AFTER}"
+                ) from None
+            raise
+
+    def _sweep(self, connection: Any, names: Iterable[str]) -> None:
+        """Drop staging tables of this and earlier epochs: they are moved or dead."""
+        try:
+            self._dialect.drop(connection, self.target, sorted(names))
+        except Exception as error:
+            if self._dialect.trouble(error) is None:
+                raise
+            log.warning(
+                "sink %s: staging tables are left to the next commit: %s",
+                self.sink,
+                self._words(error),
+            )
+
+    @contextmanager
+    def _connected(self, epoch: int | None, *, creates: bool = False) -> Iterator[Any]:
+        """Connect for one call; what the database says becomes one of our errors."""
+        try:
+            with closing(self._dialect.connect(creates=creates)) as connection:
+                yield connection
+        except RefusedRowError as error:
+            raise self._rejected(epoch, str(error)) from None
+        except Exception as error:
+            trouble = self._dialect.trouble(error)
+            if trouble is None:
+                raise
+            raise self._translated(epoch, trouble, error) from None
+
+    def _translated(
+        self, epoch: int | None, trouble: Trouble, error: Exception
+    ) -> Exception:
+        words = self._words(error)
+        match trouble:
+            case Trouble.AWAY:
+                what = f"{self.address} {trouble.value}: {words}"
+                return SinkUnavailableError(self.sink, epoch=epoch, what=what)
+            case Trouble.AGAIN:
+                return SinkError(self.sink, epoch=epoch, what=words)
+            case Trouble.REFUSED if epoch is None:
+                return InvalidConfigError(
+                    f"sink {self.sink!r}",
+                    expected=f"that {self.address} lets us write {self.target.table}",
+                    found=words,
+                )
+            case _:
+                return self._rejected(epoch, words)
+
+    def _rejected(self, epoch: int | None, words: str) -> CommitRejectedError:
+        return CommitRejectedError(
+            self.sink,
+            epoch=epoch,
+            what=f"{self.target.table} refuses the rows: {words}; they stay staged:"
+            " change the table or the rows in it that are in the way, then start again",
+        )
+
+    def _words(self, error: Exception) -> str:
+        detail = getattr(getattr(error, "diag", None), "message_detail", None)
+        text = f"{type(error).__name__}: {error}".strip()
+        if detail and detail not in text:
+            text = f"{text} ({detail})"
+        return self.address.masked(" ".join(text.split()))

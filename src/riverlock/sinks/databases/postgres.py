@@ -1,0 +1,402 @@
+"""PostgreSQL, by psycopg 3: rows are staged with COPY."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import InvalidConfigError
+from riverlock.sinks.databases.dialect import RefusedRowError, Trouble
+from riverlock.sinks.databases.layout import NESTED, Column, Layout
+from riverlock.sinks.databases.values import described, json_texts
+
+try:
+    import psycopg
+except ImportError as _error:
+    raise InvalidConfigError(
+        "a PostgreSQL database",
+        expected="psycopg 3",
+        found=str(_error),
+        hint="pip install 'riverlock[postgres]'",
+    ) from _error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from riverlock.core.types import Type
+    from riverlock.sinks.databases.address import Address
+    from riverlock.sinks.databases.dialect import Target
+
+__all__ = ["PostgresDialect"]
+
+_CONNECT_SECONDS = "10"
+# A driver that sleeps in the middle of a commit must not hold its successor up: the
+# server ends such a transaction before others have waited for too long.
+_SETTINGS = (
+    "SET idle_in_transaction_session_timeout = '60s';"
+    "SET lock_timeout = '75s';"
+    "SET TimeZone = 'UTC';"
+    "SET DateStyle = 'ISO';"
+    # What the server says is committed must be so after a crash, too.
+    "SELECT set_config('synchronous_commit', 'on', false)"
+    " WHERE current_setting('synchronous_commit') = 'off'"
+)
+_AWAY = ("08", "53", "57P", "58", "25006")
+_AGAIN = ("40", "55P03", "25P03", "57014")
+_TYPES = {
+    "boolean": "BOOLEAN",
+    "byte": "SMALLINT",
+    "short": "SMALLINT",
+    "int": "INTEGER",
+    "long": "BIGINT",
+    "float": "REAL",
+    "double": "DOUBLE PRECISION",
+    "string": "TEXT",
+    "binary": "BYTEA",
+    "date": "DATE",
+    "timestamp": "TIMESTAMPTZ",
+    "timestamp_ntz": "TIMESTAMP",
+}
+# Types that hold all values of ours, unaltered. A string may become any type but a
+# number: the server parses it, or refuses the row.
+_HOLDERS = {
+    "boolean": {"bool"},
+    "byte": {"int2", "int4", "int8", "numeric"},
+    "short": {"int2", "int4", "int8", "numeric"},
+    "int": {"int4", "int8", "numeric"},
+    "long": {"int8", "numeric"},
+    "float": {"float4", "float8"},
+    "double": {"float8"},
+    "decimal": {"numeric"},
+    "binary": {"bytea"},
+    "date": {"date"},
+    "timestamp": {"timestamptz"},
+    "timestamp_ntz": {"timestamp"},
+}
+_NOT_TEXT = {"int2", "int4", "int8", "numeric", "float4", "float8", "bool", "bytea"}
+
+
+class PostgresDialect:
+    """A PostgreSQL server."""
+
+    stages_in_database = True
+    merges_by_any_unique_index = False
+
+    def __init__(self, address: Address) -> None:
+        """Nothing is opened yet."""
+        self.address = address
+
+    def connect(self, *, creates: bool = False) -> psycopg.Connection[Any]:
+        """Connect; what the URL leaves out comes from the environment (PGHOST)."""
+        at = self.address
+        known = {
+            "host": at.host,
+            "port": None if at.port is None else str(at.port),
+            "user": at.user,
+            "password": at.password,
+            "dbname": at.database,
+            "application_name": "riverlock",
+            "connect_timeout": _CONNECT_SECONDS,
+            "keepalives_idle": "10",
+            "tcp_user_timeout": "60000",
+        }
+        options: dict[str, Any] = {k: v for k, v in known.items() if v is not None}
+        options |= dict(at.options)
+        connection = psycopg.connect(**options, prepare_threshold=None)
+        try:
+            connection.execute(_SETTINGS)
+            connection.commit()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def trouble(self, error: Exception) -> Trouble | None:
+        """Tell by the state that the server gives, if it got to say one."""
+        if not isinstance(error, psycopg.Error):
+            return None
+        state = error.sqlstate
+        if state is None:
+            lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+            return Trouble.AWAY if lost else Trouble.REFUSED
+        if state.startswith(_AGAIN):
+            return Trouble.AGAIN
+        return Trouble.AWAY if state.startswith(_AWAY) else Trouble.REFUSED
+
+    def execute(
+        self, connection: psycopg.Connection[Any], sql: str, *values: Any
+    ) -> list[Any]:
+        """Run a statement."""
+        cursor = connection.execute(sql.encode(), values or None)
+        return [] if cursor.description is None else cursor.fetchall()
+
+    def lock(self, connection: psycopg.Connection[Any]) -> str:
+        """Rows are locked as they are read."""
+        return " FOR UPDATE"
+
+    def quoted(self, name: str) -> str:
+        """Quote each part of a name."""
+        parts = (part.replace('"', '""') for part in name.split("."))
+        return ".".join(f'"{part}"' for part in parts)
+
+    def column_type(self, kind: Type, *, key: bool) -> str:
+        """Return the type of the same name, or of the same values."""
+        if kind.kind == "decimal":
+            return f"NUMERIC({kind.precision},{kind.scale})"
+        return _TYPES.get(kind.kind, "JSONB")
+
+    def table_options(self, connection: psycopg.Connection[Any]) -> str:
+        """None are needed."""
+        return ""
+
+    def misfit(self, kind: Type, column: Column) -> str | None:
+        """Refuse types that would round, wrap, or move instants."""
+        wanted = self.column_type(kind, key=False)
+        name = kind.kind
+        if name in NESTED:
+            return None if column.type in ("json", "jsonb", "text") else wanted
+        if name == "string":
+            return wanted if column.type in _NOT_TEXT else None
+        if column.type not in _HOLDERS[name]:
+            return wanted
+        if column.precision is None:
+            return None
+        if column.type in ("timestamp", "timestamptz"):
+            return wanted if column.precision < 6 else None
+        if column.type == "numeric":
+            return wanted if _is_narrow(kind, column) else None
+        return None
+
+    def layout(self, connection: psycopg.Connection[Any], table: str) -> Layout | None:
+        """Look the table up in the catalogue."""
+        found = self.execute(connection, _COLUMNS, self.quoted(table))
+        if not found:
+            return None
+        unique = self.execute(connection, _UNIQUE, self.quoted(table))
+        columns = {
+            name: Column(
+                type=kind,
+                precision=precision,
+                scale=scale,
+                is_required=is_required,
+            )
+            for name, kind, precision, scale, is_required in found
+        }
+        return Layout(
+            columns=columns, unique=tuple(frozenset(names) for (names,) in unique)
+        )
+
+    def staged(
+        self, connection: psycopg.Connection[Any], target: Target, prefix: str
+    ) -> list[str]:
+        """List staging tables in the schema of the target."""
+        schema = target.table.rpartition(".")[0]
+        found = self.execute(connection, _STAGED, prefix + "%", schema, schema)
+        return [name for (name,) in found]
+
+    def stage(
+        self,
+        connection: psycopg.Connection[Any],
+        name: str,
+        target: Target,
+        rows: pa.Table,
+    ) -> None:
+        """Create and fill the table in one transaction: it is there whole or not."""
+        self._load(connection, target.beside(name), target, rows, temporary=False)
+        connection.commit()
+
+    def _load(
+        self,
+        connection: psycopg.Connection[Any],
+        name: str,
+        target: Target,
+        rows: pa.Table,
+        *,
+        temporary: bool,
+    ) -> None:
+        """Checks and NOT NULL come along, so that rows are refused here and now."""
+        what = "TEMPORARY TABLE" if temporary else "TABLE"
+        table = self.quoted(target.table)
+        others = self.execute(
+            connection, _OTHERS, self.quoted(target.table), list(target.names)
+        )
+        self.execute(
+            connection,
+            f"CREATE {what} {self.quoted(name)} (LIKE {table} INCLUDING CONSTRAINTS)",
+        )
+        if others:
+            drops = ", ".join(
+                f"DROP COLUMN {self.quoted(other)} CASCADE" for (other,) in others
+            )
+            self.execute(connection, f"ALTER TABLE {self.quoted(name)} {drops}")
+        names = ", ".join(map(self.quoted, target.names))
+        sql = f"COPY {self.quoted(name)} ({names}) FROM STDIN (FORMAT csv)"
+        plain = _as_text(rows, target)
+        try:
+            with (
+                connection.cursor() as cursor,
+                cursor.copy(sql.encode()) as copy,
+            ):
+                for data in _csv(plain):
+                    copy.write(data)
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            raise RefusedRowError(_refused(error, plain, rows, target)) from error
+
+    def move(
+        self, connection: psycopg.Connection[Any], name: str, target: Target
+    ) -> None:
+        """Insert or replace the rows of a staging table by one statement."""
+        staged = self.quoted(target.beside(name))
+        self._move(connection, staged, target)
+
+    def _move(
+        self, connection: psycopg.Connection[Any], staged: str, target: Target
+    ) -> None:
+        names = ", ".join(map(self.quoted, target.names))
+        into = f"INSERT INTO {self.quoted(target.table)} ({names})"
+        if not target.key:
+            self.execute(connection, f"{into} SELECT {names} FROM {staged}")
+            return
+        merge = self._merge(target)
+        try:
+            with connection.transaction():
+                self.execute(connection, f"{into} SELECT {names} FROM {staged} {merge}")
+        except psycopg.errors.CardinalityViolation:
+            # Keys that differ for us but not for the server, as by its collation.
+            # Rows lie in the order in which one COPY has filled a new table.
+            key = ", ".join(map(self.quoted, target.key))
+            last = (
+                f"SELECT DISTINCT ON ({key}) {names} FROM {staged}"
+                f" ORDER BY {key}, ctid DESC"
+            )
+            self.execute(connection, f"{into} {last} {merge}")
+
+    def _merge(self, target: Target) -> str:
+        key = ", ".join(map(self.quoted, target.key))
+        rest = [self.quoted(n) for n in target.names if n not in target.key]
+        if not rest:
+            return f"ON CONFLICT ({key}) DO NOTHING"
+        changes = ", ".join(f"{n} = EXCLUDED.{n}" for n in rest)
+        return f"ON CONFLICT ({key}) DO UPDATE SET {changes}"
+
+    def insert(
+        self, connection: psycopg.Connection[Any], target: Target, rows: pa.Table
+    ) -> None:
+        """Go through a temporary table, which ends with the connection."""
+        name = "riverlock_rows"
+        self.execute(connection, f"DROP TABLE IF EXISTS pg_temp.{name}")
+        self._load(connection, name, target, rows, temporary=True)
+        self._move(connection, f"pg_temp.{name}", target)
+
+    def drop(
+        self, connection: psycopg.Connection[Any], target: Target, names: list[str]
+    ) -> None:
+        """Drop tables; those that somebody reads wait for another time."""
+        for name in names:
+            self.execute(connection, "SET LOCAL lock_timeout = '1s'")
+            table = self.quoted(target.beside(name))
+            self.execute(connection, f"DROP TABLE IF EXISTS {table}")
+            connection.commit()
+
+
+def _is_narrow(kind: Type, column: Column) -> bool:
+    digits = {"byte": 3, "short": 5, "int": 10, "long": 19}
+    precision = kind.precision or digits[kind.kind]
+    scale = column.scale or 0
+    assert column.precision is not None
+    return scale < kind.scale or column.precision - scale < precision - kind.scale
+
+
+def _as_text(rows: pa.Table, target: Target) -> pa.Table:
+    """Replace what Arrow's CSV writer does not write as the server reads it."""
+    import pyarrow as pa
+
+    columns = {}
+    for f in target.schema.fields:
+        column = rows[f.name]
+        if f.type.kind in NESTED:
+            column = pa.array(json_texts(column), pa.string())
+        elif f.type.kind == "binary":
+            hexed = [None if v is None else f"\\x{v.hex()}" for v in column.to_pylist()]
+            column = pa.array(hexed, pa.string())
+        columns[f.name] = column
+    return pa.table(columns)
+
+
+def _csv(rows: pa.Table) -> list[bytes]:
+    """Return CSV in which null is empty and the empty string is not."""
+    import pyarrow.csv as csv
+
+    options = csv.WriteOptions(include_header=False, quoting_style="needed")
+    found = []
+    for batch in rows.to_batches(max_chunksize=65_536):
+        sink = io.BytesIO()
+        csv.write_csv(batch, sink, options)
+        found.append(sink.getvalue())
+    return found
+
+
+def _refused(
+    error: psycopg.Error, plain: pa.Table, rows: pa.Table, target: Target
+) -> str:
+    """Name the row that the server says it stopped at."""
+    text = error.diag.message_primary or str(error)
+    line = re.search(r"line (\d+)", error.diag.context or "")
+    if line is None:
+        return text
+    place = _row_at(int(line.group(1)), plain)
+    return f"{text}: {described(rows, place, target.key)}"
+
+
+def _row_at(line: int, plain: pa.Table) -> int:
+    """Return the row of a line; text may have several lines."""
+    import pyarrow as pa
+
+    texts: list[list[str | None]] = [
+        c.to_pylist() for c in plain.columns if pa.types.is_string(c.type)
+    ]
+    at = 0
+    for place in range(plain.num_rows):
+        at += 1 + sum((column[place] or "").count("\n") for column in texts)
+        if at >= line:
+            return place
+    return int(plain.num_rows) - 1
+
+
+_COLUMNS = """
+SELECT a.attname, t.typname,
+  CASE
+    WHEN a.atttypmod < 0 THEN NULL
+    WHEN t.typname = 'numeric' THEN ((a.atttypmod - 4) >> 16) & 65535
+    WHEN t.typname IN ('timestamp', 'timestamptz') THEN a.atttypmod
+    WHEN t.typname IN ('varchar', 'bpchar') THEN a.atttypmod - 4
+  END,
+  CASE
+    WHEN t.typname = 'numeric' AND a.atttypmod >= 0
+    THEN (((a.atttypmod - 4) & 2047) # 1024) - 1024
+  END,
+  a.attnotnull AND NOT a.atthasdef AND a.attidentity = ''
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+_UNIQUE = """
+SELECT array_agg(a.attname::text)
+FROM pg_index i
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid
+  AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL
+  AND i.indnatts = i.indnkeyatts
+GROUP BY i.indexrelid
+"""
+_STAGED = """
+SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND c.relname LIKE %s
+  AND CASE WHEN %s = '' THEN pg_table_is_visible(c.oid) ELSE n.nspname = %s END
+"""
+_OTHERS = """
+SELECT attname FROM pg_attribute
+WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+  AND attname <> ALL (%s)
+"""

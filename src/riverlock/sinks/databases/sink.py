@@ -1,0 +1,75 @@
+"""The value that a flow holds of a table in a database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from riverlock.core.errors import InvalidFlowError
+from riverlock.sinks.databases.committer import SqlCommitter
+from riverlock.sinks.databases.dialect import Target, dialect_of
+from riverlock.sinks.databases.layout import NESTED
+from riverlock.sinks.databases.staging import SqlStager
+
+if TYPE_CHECKING:
+    from riverlock.sinks.base import SinkUse
+    from riverlock.sinks.databases.address import Address
+    from riverlock.storage.base import Storage
+
+__all__ = ["MODES", "SqlSink"]
+
+MODES = ("append", "upsert", "replace")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqlSink:
+    """A table; see ``rl.sinks.sql``. Prints without secrets."""
+
+    address: Address
+    table: str
+    mode: str
+    key: tuple[str, ...] = ()
+    create: bool = False
+    kind: str = "sql"
+
+    def stager(self, use: SinkUse) -> SqlStager:
+        """Return what loads rows inside tasks.
+
+        Raises:
+            InvalidFlowError: The columns, or the mode of the stream, do not fit.
+        """
+        self._check(use)
+        dialect_of(self.address)  # its client must be here
+        return SqlStager(sink=use.uid, address=self.address, target=self._target(use))
+
+    def committer(self, use: SinkUse, storage: Storage) -> SqlCommitter:
+        """Return what commits epochs."""
+        return SqlCommitter(
+            sink=use.uid,
+            address=self.address,
+            target=self._target(use),
+            storage=storage,
+            creates=self.create,
+            replaces=self.mode == "replace",
+        )
+
+    def _target(self, use: SinkUse) -> Target:
+        return Target(table=self.table, schema=use.schema, key=self.key)
+
+    def _check(self, use: SinkUse) -> None:
+        if use.replaces and self.mode != "replace":
+            raise InvalidFlowError(
+                f"sink {use.uid!r} with mode {self.mode!r}",
+                expected="mode 'replace', since the stream is written in mode"
+                " 'complete': each epoch has the whole table",
+                found=repr(self.mode),
+            )
+        names = {f.name: f.type for f in use.schema.fields}
+        for column in self.key:
+            if column not in names or names[column].kind in NESTED:
+                simple = [n for n, t in names.items() if t.kind not in NESTED]
+                raise InvalidFlowError(
+                    f"key {column!r} of sink {use.uid!r}",
+                    expected=f"one of {', '.join(simple)}",
+                    found="a nested column" if column in names else repr(column),
+                )

@@ -1,0 +1,131 @@
+"""What tasks do for a database: load rows where no reader looks."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import SinkError
+from riverlock.sinks.databases.dialect import (
+    RefusedRowError,
+    Trouble,
+    dialect_of,
+)
+from riverlock.sinks.databases.values import described, last_of_each_key
+from riverlock.sinks.stagers import TableStager
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from riverlock.sinks.databases.address import Address
+    from riverlock.sinks.databases.dialect import Dialect, Target
+    from riverlock.sinks.stager import StagePoint
+
+__all__ = ["STAGED", "SqlStager", "epoch_of", "place_of", "prefix_of"]
+
+log = logging.getLogger(__name__)
+STAGED = "riverlock_stage_"
+
+
+def prefix_of(flow: str, sink: str) -> str:
+    """Return what the names of a sink's staging tables begin with.
+
+    Names are short: PostgreSQL allows 63 bytes.
+    """
+    digest = hashlib.blake2b(f"{flow}\n{sink}".encode(), digest_size=8).hexdigest()
+    return f"{STAGED}{digest}_"
+
+
+def epoch_of(name: str) -> int:
+    """Return the epoch of a staging table."""
+    return int(name.split("_")[-2])
+
+
+def place_of(address: Address, target: Target) -> str:
+    """Name database and table, for manifests and messages."""
+    return f"{address} {target.table}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqlStager:
+    """Loads the rows of a task into a staging table, or else into the store.
+
+    While the database is away, rows are staged in the store like those of SQLite: the
+    epoch is decided all the same, and its commit waits.
+    """
+
+    sink: str
+    address: Address
+    target: Target
+
+    def stage(self, table: pa.Table, at: StagePoint) -> list[Any]:
+        """Make the rows durable; returns one token.
+
+        Raises:
+            SinkError: The database refuses a row; nothing of the epoch is committed.
+        """
+        target = self.target
+        rows = table.select(list(target.names)).cast(target.schema.to_arrow())
+        if target.key:
+            self._check_key(rows, at)
+            rows = last_of_each_key(rows, target.key)
+        place = place_of(self.address, target)
+        dialect = dialect_of(self.address)
+        try:
+            name = self._load(dialect, rows, at)
+        except RefusedRowError as error:
+            raise self._refused(str(error), at) from None
+        if name is not None:
+            return [{"table": name, "rows": rows.num_rows, "target": place}]
+        tokens = TableStager(sink=self.sink).stage(rows, at)
+        return [{**token, "target": place} for token in tokens]
+
+    def _load(self, dialect: Dialect, rows: pa.Table, at: StagePoint) -> str | None:
+        """Load the rows; None if they belong into the store."""
+        attempt = hashlib.blake2b(at.attempt.encode(), digest_size=8).hexdigest()
+        name = f"{prefix_of(at.flow, self.sink)}{at.epoch}_{attempt}"
+        if not dialect.stages_in_database:
+            dialect.stage(None, name, self.target, rows)
+            return None
+        try:
+            with closing(dialect.connect()) as connection:
+                dialect.stage(connection, name, self.target, rows)
+        except RefusedRowError:
+            raise
+        except Exception as error:
+            text = self.address.masked(f"{type(error).__name__}: {error}".strip())
+            match dialect.trouble(error):
+                case None:
+                    raise
+                case Trouble.REFUSED:
+                    raise self._refused(text, at) from None
+                case _:
+                    log.warning(
+                        "sink %s, epoch %s: staged in the store, since %s %s: %s",
+                        self.sink,
+                        at.epoch,
+                        self.address,
+                        Trouble.AWAY.value,
+                        text,
+                    )
+                    return None
+        return name
+
+    def _check_key(self, rows: pa.Table, at: StagePoint) -> None:
+        """No database takes two nulls for the same key."""
+        for name in self.target.key:
+            if rows[name].null_count:
+                place = rows[name].is_null().index(value=True).as_py()
+                what = f"key {name!r} is null: {described(rows, place)}"
+                raise self._refused(what, at)
+
+    def _refused(self, what: str, at: StagePoint) -> SinkError:
+        return SinkError(
+            self.sink,
+            epoch=at.epoch,
+            what=f"{self.target.table} refuses a row: {what}; nothing of this epoch was"
+            " committed; alter the table, or keep such rows out of the stream",
+        )

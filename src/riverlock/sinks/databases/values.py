@@ -1,0 +1,92 @@
+"""Rows on their way into a database: as its client wants them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from riverlock.sinks.databases.dialect import RefusedRowError
+from riverlock.sinks.databases.layout import NESTED
+from riverlock.sinks.stagers import json_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
+
+    from riverlock.core.types import Schema
+
+__all__ = ["described", "json_texts", "last_of_each_key", "refuse_numbers", "rows_of"]
+
+_SHOWN = 200
+
+
+def json_texts(column: pa.ChunkedArray) -> list[str | None]:
+    """Return nested values as JSON, with numbers and times as Spark writes them."""
+    encoder = msgspec.json.Encoder(decimal_format="number")
+    return [
+        None if value is None else encoder.encode(value).decode()
+        for value in json_values(column)
+    ]
+
+
+def rows_of(
+    table: pa.Table, schema: Schema, fixes: dict[str, Callable[[Any], Any]]
+) -> list[tuple[Any, ...]]:
+    """Return rows as Python values; ``fixes`` are applied by type, not to nulls."""
+    columns: list[list[Any]] = []
+    for f in schema.fields:
+        column = table[f.name]
+        fix = fixes.get(f.type.kind)
+        if f.type.kind in NESTED:
+            columns.append(list(json_texts(column)))
+        elif fix is not None:
+            values = column.to_pylist()
+            columns.append([None if v is None else fix(v) for v in values])
+        else:
+            columns.append(column.to_pylist())
+    return list(zip(*columns, strict=True))
+
+
+def last_of_each_key(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Keep the last row of each key, in the order of rows."""
+    import numpy as np
+    import pyarrow as pa
+
+    place = "__place"
+    numbered = table.select(list(key)).append_column(
+        place, pa.array(np.arange(table.num_rows))
+    )
+    last = numbered.group_by(list(key)).aggregate([(place, "max")])[f"{place}_max"]
+    if len(last) == table.num_rows:
+        return table
+    return table.take(last.combine_chunks().sort())
+
+
+def refuse_numbers(table: pa.Table, schema: Schema, refused: Iterable[str]) -> None:
+    """Refuse numbers that a database would silently make null, or not take.
+
+    Raises:
+        RefusedRowError: There is one.
+    """
+    names = tuple(refused)  # "nan", "inf"
+    for f in schema.fields:
+        if f.type.kind not in ("float", "double"):
+            continue
+        for place, value in enumerate(table[f.name].to_pylist()):
+            if value is None or math.isfinite(value):
+                continue
+            if ("nan" if math.isnan(value) else "inf") in names:
+                row = described(table, place)
+                message = f"the database has no {value} for column {f.name!r}: {row}"
+                raise RefusedRowError(message)
+
+
+def described(table: pa.Table, place: int, key: tuple[str, ...] = ()) -> str:
+    """Name a row in words: its key if there is one, else all of it."""
+    names = list(key) or table.column_names
+    row = table.select(names).slice(place, 1).to_pylist()[0]
+    text = ", ".join(f"{k}={v!r}" for k, v in row.items())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
