@@ -41,9 +41,9 @@ def status(*, store: str, watch: bool, as_json: bool) -> None:
     r"""Show how a flow is doing: its state in one word, epoch, lag, rates, sizes.
 
     Reads the store only, so it works for a flow on another machine and for one that
-    is dead. The words: starting, running, waiting (for input), stalled (alive, without
-    a sign of life for a while), stopped, failed (with an error), crashed (without a
-    word), new (no run yet).
+    is dead. The words: starting, running, waiting (for input, or for a sink that does
+    not answer), stalled (alive, without a sign of life for a while), stopped, failed
+    (with an error), crashed (without a word), new (no run yet).
 
     \b
     Examples:
@@ -138,6 +138,8 @@ def _word(
         return "starting"
     if life.silent_seconds is not None and life.silent_seconds > _STALLED_SECONDS:
         return "stalled"
+    if live is not None and live.state == "waiting":
+        return "waiting"
     is_quiet = newest is None or now - newest.decided_us > _QUIET_US
     is_level = live is not None and not any(live.lag_rows.values())
     return "waiting" if is_quiet and is_level else "running"

@@ -357,12 +357,31 @@ class RegionDriver:
         if line:
             cause += f" ({line})"
         log.warning("sink %s failed in epoch %s: %s", order.sink, order.epoch, cause)
+        if outcome is not ev.CommitOutcome.REJECTED:
+            self._say_waiting(order.sink, order.epoch, cause)
         return ev.SinkFailed(
             region=self.plan.region,
             sink=order.sink,
             epoch=order.epoch,
             outcome=outcome,
             cause=cause,
+        )
+
+    def _say_waiting(self, sink: str, epoch: int, cause: str) -> None:
+        """Say what holds all sinks at this epoch; the next status takes it back."""
+        assert self._parent is not None
+        now_us = self.clock.now_us()
+        before = self.status or status_of(self._parent, updated_us=now_us, state="")
+        self._show(
+            msgspec.structs.replace(
+                before,
+                run=self.plan.run,
+                state="waiting",
+                error=f"waiting for sink {sink!r}: epoch {epoch} is decided and will be"
+                f" committed there; {cause}",
+                updated_us=now_us,
+                rows_per_second=0.0,
+            )
         )
 
     def _publish(self, epoch: int) -> ev.Event | None:

@@ -249,7 +249,8 @@ class MysqlDialect:
         self.execute(
             connection,
             f"CREATE {what} {table} ({_NUMBER} BIGINT NOT NULL DEFAULT 0 PRIMARY KEY)"
-            f" ENGINE = InnoDB SELECT {names} FROM {self.quoted(target.table)} WHERE FALSE",
+            f" ENGINE = InnoDB"
+            f" SELECT {names} FROM {self.quoted(target.table)} WHERE FALSE",
         )
         marks = ", ".join("%s" for _ in target.names)
         sql = f"INSERT INTO {table} ({_NUMBER}, {names}) VALUES (%s, {marks})"

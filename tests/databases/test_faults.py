@@ -1,0 +1,208 @@
+"""Databases under kills, outages and lost answers: tables equal the oracle's."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.databases import numbers
+from tests.databases.places import (
+    Place,
+    SqlitePlace,
+    mariadb_place,
+    postgres_place,
+)
+from tests.servers.mariadb import PASSWORD as MARIADB_PASSWORD
+from tests.servers.postgres import PASSWORD as POSTGRES_PASSWORD
+from tests.servers.proxy import CuttingProxy
+
+from riverlock.snapshot.status import Status
+
+pytestmark = pytest.mark.chaos
+
+KILLS = int(os.environ.get("RIVERLOCK_KILLS", "6"))
+OUTAGE_SECONDS = float(os.environ.get("RIVERLOCK_OUTAGE_SECONDS", "0.5"))
+OWN_TABLES = {"numbers", "totals", "riverlock_epochs"}
+SERVERS = {"postgres": postgres_place, "mariadb": mariadb_place}
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "sqlite":
+        return SqlitePlace(tmp_path)
+    make: Callable[[Any], Place] = SERVERS[request.param]
+    return make(request.getfixturevalue(request.param))
+
+
+def assert_equals_the_oracle(place: Place, end: int) -> None:
+    rows, sums = place.snapshot(
+        "SELECT n, name FROM {}numbers ORDER BY n", "SELECT k, total FROM {}totals"
+    )
+    assert [tuple(r) for r in rows] == [(n, f"number {n}") for n in range(end)]
+    assert dict(sums) == numbers.totals(end)
+    assert place.tables() == OWN_TABLES, "left behind"
+
+
+class Poller:
+    """Reads both tables, over and over, and keeps what no reader may see."""
+
+    def __init__(self, place: Place) -> None:
+        self._place, self._done = place, threading.Event()
+        self.reads, self.wrong = 0, list[str]()
+
+    def look(self) -> None:
+        if not {"numbers", "totals"} <= self._place.tables():
+            return
+        (per_epoch, sums) = self._place.snapshot(
+            "SELECT epoch, COUNT(*) FROM {}numbers GROUP BY epoch ORDER BY epoch",
+            "SELECT k, total, epoch FROM {}totals",
+        )
+        self.reads += 1
+        seen = [tuple(r) for r in per_epoch]
+        whole = [(e, numbers.EPOCH_ROWS) for e in range(len(seen))]
+        if seen != whole:
+            self.wrong.append(f"numbers shows {seen[-3:]}")
+        newest = max((e for _, _, e in sums), default=-1) + 1
+        if {k: t for k, t, _ in sums} != numbers.totals(newest * numbers.EPOCH_ROWS):
+            self.wrong.append(f"totals of epoch {newest}: {sums}")
+        if not 0 <= len(seen) - newest <= 1:
+            self.wrong.append(f"sinks at {len(seen)} and {newest}")
+
+    def _poll(self) -> None:
+        while not self._done.wait(0.02):
+            self.look()
+
+    @contextmanager
+    def polling(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._poll, name="riverlock-poller")
+        thread.start()
+        try:
+            yield
+        finally:
+            self._done.set()
+            thread.join()
+
+
+def test_kills_lose_and_repeat_nothing(place: Place, tmp_path: Path) -> None:
+    poller = Poller(place)
+    command = [sys.executable, "-m", "tests.databases.nursery", str(tmp_path / "store")]
+    arguments = [place.url, place.schema or "-", str(KILLS), "11"]
+
+    with poller.polling():
+        done = subprocess.run(
+            [*command, *arguments], capture_output=True, check=False, text=True
+        )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    assert found["codes"] == [-signal.SIGKILL] * KILLS, done.stderr[-3000:]
+    assert found["last"] == 0, done.stderr[-3000:]
+    assert_equals_the_oracle(place, found["limit"])
+    poller.look()
+    assert poller.reads > 0
+    assert poller.wrong == []
+
+
+class Statuses:
+    """Waits for a status."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.all: list[Status] = []
+
+    def add(self, status: Status) -> None:
+        with self._changed:
+            self.all.append(status)
+            self._changed.notify_all()
+
+    def wait_for(self, condition: Callable[[Status], bool]) -> Status:
+        with self._changed:
+            found = self._changed.wait_for(
+                lambda: next((s for s in self.all if condition(s)), None), 120
+            )
+        assert found is not None, f"never seen; last: {self.all[-1:]}"
+        return found
+
+
+@contextmanager
+def running(store: Path, sinks: Any, limit: int) -> Iterator[Statuses]:
+    """Run the flow of numbers beside the test, to its end."""
+    statuses, errors = Statuses(), list[BaseException]()
+
+    def drive() -> None:
+        try:
+            numbers.run(store, sinks, limit=limit, on_status=statuses.add)
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    thread = threading.Thread(target=drive, name="riverlock-numbers")
+    thread.start()
+    try:
+        yield statuses
+    finally:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+@pytest.mark.parametrize("name", ["postgres", "mariadb"])
+def test_an_outage_is_waited_out(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    server = request.getfixturevalue(name)
+    place = SERVERS[name](server)
+    limit = 30 * numbers.EPOCH_ROWS
+
+    with running(
+        tmp_path / "store", numbers.sinks_of(place.url, place.schema), limit
+    ) as statuses:
+        statuses.wait_for(lambda s: s.epoch is not None and s.epoch >= 2)
+        server.stop(signal.SIGKILL)  # a crash; also of transactions under way
+        try:
+            waiting = statuses.wait_for(lambda s: s.state == "waiting")
+            time.sleep(OUTAGE_SECONDS)
+        finally:
+            server.start()
+
+    assert waiting.error is not None
+    assert "waiting for sink" in waiting.error
+    assert "does not answer" in waiting.error or "CommitUnknown" in waiting.error
+    told = " ".join(str(s) for s in statuses.all)
+    assert POSTGRES_PASSWORD not in told
+    assert MARIADB_PASSWORD not in told
+    last = statuses.all[-1]
+    assert (last.state, last.error) == ("stopped", None)
+    assert_equals_the_oracle(place, limit)
+
+
+@pytest.mark.parametrize("name", ["postgres", "mariadb"])
+def test_commits_whose_answer_is_lost_happen_once(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    server = request.getfixturevalue(name)
+    place = SERVERS[name](server)
+    limit = 12 * numbers.EPOCH_ROWS
+    proxy = CuttingProxy(server.socket, before=7, after=5)
+    sinks = numbers.sinks_of(server.url(proxy.port), place.schema)
+
+    try:
+        with running(tmp_path / "store", sinks, limit) as statuses:
+            statuses.wait_for(lambda s: s.epoch is not None)
+            proxy.is_on = True
+    finally:
+        proxy.close()
+
+    assert min(proxy.cuts.values()) >= 2, f"too few cuts: {proxy.cuts}"
+    told = [s.error for s in statuses.all if s.state == "waiting"]
+    assert [t for t in told if t and "CommitUnknownError" in t]
+    assert_equals_the_oracle(place, limit)

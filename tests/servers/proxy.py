@@ -1,0 +1,98 @@
+"""A TCP proxy that loses what we tell it to lose."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+_COMMIT = b"COMMIT"
+
+
+class CuttingProxy:
+    """Stands between a client and a server, and cuts connections at their commits.
+
+    Of all commits that go through, every ``before``-th is cut before the server sees
+    it, every ``after``-th when the server has answered and the client has not heard.
+    """
+
+    def __init__(self, server: Path, *, before: int, after: int) -> None:
+        self._server, self._before, self._after = server, before, after
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._commits = 0
+        self.is_on = False
+        self.cuts = {"before": 0, "after": 0}
+        self._threads: list[threading.Thread] = []
+        self._start(self._accept)
+
+    def _start(self, target: object, *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                try:
+                    server.connect(str(self._server))
+                except OSError:
+                    client.close()
+                    server.close()
+                    continue
+                self._start(self._forward, client, server)
+                self._start(self._answer, server, client)
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        with _closing(client, server):
+            while data := client.recv(1 << 16):
+                fate = self._fate(data)
+                if fate == "before":
+                    return
+                if fate == "after":
+                    # From here on nothing of the server reaches the client. The
+                    # server has committed when it answers, or closes.
+                    client.shutdown(socket.SHUT_WR)
+                server.sendall(data)
+                if fate == "after":
+                    server.settimeout(30)
+                    with contextlib.suppress(OSError):
+                        server.recv(1, socket.MSG_PEEK)
+                    return
+
+    def _fate(self, data: bytes) -> str | None:
+        if not self.is_on or _COMMIT not in data[:64]:
+            return None
+        with self._lock:
+            self._commits += 1
+            for name, every in (("before", self._before), ("after", self._after)):
+                if self._commits % every == 0:
+                    self.cuts[name] += 1
+                    return name
+        return None
+
+    @staticmethod
+    def _answer(server: socket.socket, client: socket.socket) -> None:
+        with _closing(client, server):
+            while data := server.recv(1 << 16):
+                client.sendall(data)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@contextlib.contextmanager
+def _closing(*sockets: socket.socket) -> Iterator[None]:
+    try:
+        with contextlib.suppress(OSError):
+            yield
+    finally:
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
