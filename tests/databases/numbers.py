@@ -108,7 +108,7 @@ class TwoTasks:
         mine = [n for n in numbers if n % KEYS % TASKS == task]
         sums = totals(numbers.stop)
         # The last one of a key counts: those before are wrong.
-        rows = {
+        rows: dict[str, list[Any]] = {
             "numbers": [(n, f"number {n}", epoch) for n in mine],
             "totals": [(n % KEYS, -1, epoch) for n in mine]
             + [(k, sums[k], epoch) for k in sorted({n % KEYS for n in mine})],

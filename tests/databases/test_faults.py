@@ -33,15 +33,17 @@ pytestmark = pytest.mark.chaos
 KILLS = int(os.environ.get("RIVERLOCK_KILLS", "6"))
 OUTAGE_SECONDS = float(os.environ.get("RIVERLOCK_OUTAGE_SECONDS", "0.5"))
 OWN_TABLES = {"numbers", "totals", "riverlock_epochs"}
-SERVERS = {"postgres": postgres_place, "mariadb": mariadb_place}
+SERVERS: dict[str, Callable[[Any], Place]] = {
+    "postgres": postgres_place,
+    "mariadb": mariadb_place,
+}
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "sqlite":
         return SqlitePlace(tmp_path)
-    make: Callable[[Any], Place] = SERVERS[request.param]
-    return make(request.getfixturevalue(request.param))
+    return SERVERS[request.param](request.getfixturevalue(request.param))
 
 
 def assert_equals_the_oracle(place: Place, end: int) -> None:

@@ -11,9 +11,12 @@ from riverlock.cli.app import parse
 from riverlock.cli.command import command
 from riverlock.cli.run import open_app, session_options
 from riverlock.cli.state import kind
+from riverlock.core.errors import DefinitionError, SinkError
+from riverlock.sinks.base import Probed
 
 if TYPE_CHECKING:
     from riverlock.flow.flow import Flow
+    from riverlock.sinks.committer import Committer
 
 __all__ = ["check"]
 
@@ -21,11 +24,14 @@ __all__ = ["check"]
 @command("check")
 @click.argument("app", metavar="APP.py[:FLOW]", type=click.Path())
 @session_options
-def check(*, app: str, master: str | None, conf: dict[str, str], as_json: bool) -> None:
+def check(
+    *, app: str, master: str | None, conf: dict[str, str], as_json: bool
+) -> int | None:
     r"""Check a flow without running it: no input is read, no store is touched.
 
     Shows the graph, the operators with their uid, keys and state, and the guarantee
-    that each sink gets, and why.
+    that each sink gets, and why. Sinks that are servers are asked whether they can be
+    reached and fit; if one cannot, the exit code is 5.
 
     \b
     Examples:
@@ -38,6 +44,8 @@ def check(*, app: str, master: str | None, conf: dict[str, str], as_json: bool) 
         text.print_json(found)
     else:
         _print(found)
+    has_trouble = any(sink["trouble"] for sink in found["sinks"])
+    return SinkError.exit_code if has_trouble else None
 
 
 def _facts(flow: Flow) -> dict[str, Any]:
@@ -52,13 +60,16 @@ def _facts(flow: Flow) -> dict[str, Any]:
     spark = local_session()
     with tempfile.TemporaryDirectory() as nowhere:
         storage = open_storage(nowhere)
+        committers = {
+            write.uid: committer_of(write, compiled.uses[write.uid], storage, spark)
+            for write in flow.writes
+        }
         sinks = [
             {
                 "uid": write.uid,
                 "kind": write.sink.kind,
-                "guarantee": committer_of(
-                    write, compiled.uses[write.uid], storage, spark
-                ).guarantee,
+                "guarantee": committers[write.uid].guarantee,
+                "trouble": _trouble(committers[write.uid]),
             }
             for write in flow.writes
         ]
@@ -81,8 +92,21 @@ def _facts(flow: Flow) -> dict[str, Any]:
     }
 
 
+def _trouble(committer: Committer) -> str | None:
+    """Return why a sink could not be written now, if it can be asked."""
+    if not isinstance(committer, Probed):
+        return None
+    try:
+        committer.probe()
+    except (DefinitionError, SinkError) as error:
+        return str(error)
+    return None
+
+
 def _print(found: dict[str, Any]) -> None:
-    click.echo(f"flow {found['flow']} can run ({found['key_groups']} key groups)\n")
+    troubles = [s for s in found["sinks"] if s["trouble"]]
+    verdict = "cannot run yet" if troubles else "can run"
+    click.echo(f"flow {found['flow']} {verdict} ({found['key_groups']} key groups)\n")
     text.table(
         ("node", "kind", "uid", "reads", "what"),
         [
@@ -116,3 +140,6 @@ def _print(found: dict[str, Any]) -> None:
             ("sink", "kind", "guarantee"),
             [(s["uid"], s["kind"], s["guarantee"]) for s in found["sinks"]],
         )
+    for sink in troubles:
+        mark = click.style(f"sink {sink['uid']}: ", fg="red")
+        click.echo(f"\n{mark}{sink['trouble']}")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from riverlock.sinks.stager import Stager
     from riverlock.storage.base import Storage
 
-__all__ = ["Sink", "SinkUse", "TwoPhaseSink"]
+__all__ = ["Probed", "Sink", "SinkUse", "TwoPhaseSink"]
 
 
 @runtime_checkable
@@ -56,4 +56,18 @@ class TwoPhaseSink(Sink, Protocol):
 
     def committer(self, use: SinkUse, storage: Storage) -> Committer:
         """Return what commits epochs in the driver; connects in ``open``, not here."""
+        ...
+
+
+@runtime_checkable
+class Probed(Protocol):
+    """A committer that can tell, before a run, whether it would work."""
+
+    def probe(self) -> None:
+        """Look whether the sink answers and fits; change nothing.
+
+        Raises:
+            DefinitionError: It does not fit.
+            SinkError: It does not answer.
+        """
         ...

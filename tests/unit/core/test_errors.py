@@ -40,6 +40,7 @@ EXAMPLES: list[RiverlockError] = [
     errors.FencedError(store="s", run=3, owner="host:1"),
     errors.EpochAbortedError(epoch=7, reason="task", cause="it died"),
     errors.SinkError("files", epoch=3, what="refused"),
+    errors.SinkUnavailableError("table", epoch=3, what="connection refused"),
     errors.CommitRejectedError("files", epoch=None, what="refused"),
     errors.CommitUnknownError("files", epoch=3, what="no answer"),
     errors.InternalError("votes differ"),
