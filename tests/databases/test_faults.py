@@ -30,7 +30,7 @@ from riverlock.snapshot.status import Status
 
 pytestmark = pytest.mark.chaos
 
-KILLS = int(os.environ.get("RIVERLOCK_KILLS", "6"))
+KILLS = int(os.environ.get("RIVERLOCK_KILLS", "4"))
 OUTAGE_SECONDS = float(os.environ.get("RIVERLOCK_OUTAGE_SECONDS", "0.5"))
 OWN_TABLES = {"numbers", "totals", "riverlock_epochs"}
 SERVERS: dict[str, Callable[[Any], Place]] = {
