@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["WholeTable", "whole_table"]
 
 # Sinks to which a table can be given again and again: the newest counts.
-_SINKS = ("memory", "console", "for_each_epoch")
+_SINKS = ("sql", "memory", "console", "for_each_epoch")
 
 
 class WholeTable(BuiltIn):
@@ -75,7 +75,7 @@ def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Node:
             f"mode 'complete' of sink {uid!r}",
             expected=f"a sink that replaces what it had: {', '.join(_SINKS)}",
             found=f"{sink.kind!r}, which adds to what it has",
-            hint="overwrite a table in rl.sinks.for_each_epoch, or leave the mode out",
+            hint="replace a table: rl.sinks.sql(..., mode='replace'), or leave the mode out",
         )
     has_windows = keyed.windows is not None
     table = Keyed(
