@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
+from deltalake import DeltaTable
 from tests.servers.mariadb import PASSWORD as MARIADB_PASSWORD
 from tests.servers.mariadb import Mariadb
 from tests.servers.postgres import PASSWORD as PG_PASSWORD
 from tests.servers.postgres import Postgres
+from tests.servers.redis import redis_server
+from tests.servers.s3 import s3_server, s3_settings
 
 import riverlock as rl
 from riverlock.sinks.base import Sink
 from riverlock.sinks.databases.sink import SqlSink
-from riverlock.testing import SinkConformance
+from riverlock.sinks.delta import DeltaSink
+from riverlock.snapshot.records import SinkOutput
+from riverlock.storage.local import LocalStorage
+from riverlock.storage.object import ObjectStorage
+from riverlock.storage.open import open_storage
+from riverlock.testing import SinkConformance, SinkRun
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    with s3_server() as endpoint:
+        yield endpoint
 
 
 class TestFiles(SinkConformance):
@@ -93,3 +110,102 @@ class TestMariadb(TestPostgres):
     @pytest.fixture(autouse=True)
     def _server(self, mariadb: Mariadb) -> None:
         self.server = mariadb  # type: ignore[assignment]
+
+
+class TestDelta(SinkConformance):
+    def make_sink(self, folder: Path) -> Sink:
+        return rl.sinks.delta(str(folder / "table"))
+
+    def read_rows(self, sink: Sink) -> Iterable[tuple[object, ...]]:
+        assert isinstance(sink, DeltaSink)
+        if not DeltaTable.is_deltatable(sink.path):
+            return
+        for row in DeltaTable(sink.path).to_pyarrow_table().to_pylist():
+            yield row["id"], row["name"], row["epoch"]
+
+
+class InAnObjectStore:
+    steps = 15
+
+    @pytest.fixture(autouse=True)
+    def _settings(self, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in s3_settings(s3_endpoint).items():
+            monkeypatch.setenv(name, value)
+
+
+class TestDeltaInAnObjectStore(InAnObjectStore, TestDelta):
+    def make_sink(self, folder: Path) -> Sink:
+        return rl.sinks.delta(f"s3://bucket/{folder.name}/table")
+
+
+class TestFilesInAnObjectStore(InAnObjectStore, SinkConformance):
+    def make_sink(self, folder: Path) -> Sink:
+        return rl.sinks.files(f"s3://bucket/{folder.name}/out", format="json")
+
+    def read_rows(self, sink: Sink) -> Iterable[tuple[object, ...]]:
+        """Read as one must there: what the listings name."""
+        assert isinstance(sink, rl.sinks.FileSink)
+        root = open_storage(sink.path)
+        for entry in root.list("_riverlock/"):
+            if re.fullmatch(r"_riverlock/\d+.json", entry.path):
+                for file in json.loads(root.get(entry.path))["files"]:
+                    for line in root.get(file["path"]).splitlines():
+                        yield tuple(json.loads(line).values())
+
+    def leftovers(self, sink: Sink) -> Iterable[str]:
+        assert isinstance(sink, rl.sinks.FileSink)
+        return [e.path for e in open_storage(sink.path).list("_riverlock/staged/")]
+
+    def test_files_in_sight_are_those_that_are_listed(self, tmp_path: Path) -> None:
+        sink = self.make_sink(tmp_path)
+        of = SinkRun(sink=sink, storage=LocalStorage(tmp_path), run=1, flow="f")
+        of.stage(1, [(7, "never voted for", 1)])
+        of.commit(1, of.stage(1, [(8, "a", 1)], [(9, "b", 1)]))
+        assert isinstance(sink, rl.sinks.FileSink)
+        assert len(self.in_sight(sink)) == 2
+        assert {id for id, *_ in self.read_rows(sink)} == {8, 9}
+
+    def test_epochs_that_were_undone_are_taken_away_and_back(
+        self, tmp_path: Path
+    ) -> None:
+        sink = self.make_sink(tmp_path)
+        of = SinkRun(sink=sink, storage=LocalStorage(tmp_path), run=1, flow="f")
+        for epoch in (1, 2, 3):
+            of.commit(epoch, of.stage(epoch, [(epoch, "a", epoch)]))
+        assert isinstance(sink, rl.sinks.FileSink)
+        # A crash came between a listing and its files.
+        root = ObjectStorage(sink.path)
+        listing = "_riverlock/000000000002.json"
+        root.copy(listing, f"_riverlock/withdrawn/{listing}")
+        root.delete(listing)
+
+        undo = SinkOutput(kind="files", tokens=({"withdraw": [[2, 3]]},))
+        of.commit(4, undo)
+        of.commit(4, undo)
+        assert {id for id, *_ in self.read_rows(sink)} == {1}
+        assert len(self.in_sight(sink)) == 1
+
+        back = {"withdraw": [], "reinstate": [[3, 3]]}
+        of.commit(5, SinkOutput(kind="files", tokens=(back,)))
+        assert {id for id, *_ in self.read_rows(sink)} == {1, 3}
+        assert len(self.in_sight(sink)) == 2
+
+    def in_sight(self, sink: Sink) -> list[str]:
+        assert isinstance(sink, rl.sinks.FileSink)
+        found = (e.path for e in open_storage(sink.path).list())
+        return [path for path in found if path[0] != "_"]
+
+
+class TestRedis(SinkConformance):
+    @pytest.fixture(autouse=True)
+    def _server(self, tmp_path: Path) -> Iterator[None]:
+        with redis_server(tmp_path) as self.url:
+            yield
+
+    def make_sink(self, folder: Path) -> Sink:
+        return rl.sinks.redis(self.url, key="rows", shape="stream")
+
+    def read_rows(self, sink: Sink) -> Iterable[tuple[object, ...]]:
+        entries: Any = redis.Redis.from_url(self.url).xrange("rows")
+        for _, entry in entries:
+            yield tuple(json.loads(entry[b"row"]).values())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-import threading
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -13,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.servers.s3 import s3_server
 
 from riverlock.core.errors import StorageError, StorageNotFoundError
 from riverlock.storage import LocalStorage, Reason, Storage
@@ -23,25 +22,9 @@ ROUNDS = 5
 
 
 @pytest.fixture(scope="module")
-def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    moto = pytest.importorskip("moto.moto_server.werkzeug_app")
-    import logging
-
-    from werkzeug.serving import make_server
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    app = moto.DomainDispatcherApplication(moto.create_backend_app)
-    # One request at a time: a conditional put is atomic in S3, but not in moto.
-    server = make_server("127.0.0.1", 0, app, threaded=False)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    endpoint = f"http://127.0.0.1:{server.server_port}"
-    request = urllib.request.Request(f"{endpoint}/bucket", method="PUT")
-    urllib.request.urlopen(request, timeout=120).close()
-    yield endpoint
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def s3_endpoint() -> Iterator[str]:
+    with s3_server() as endpoint:
+        yield endpoint
 
 
 def make_local(tmp_path: Path, _: Callable[[], str]) -> Storage:

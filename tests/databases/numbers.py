@@ -24,13 +24,14 @@ from riverlock.core.types import Schema, schema_of
 from riverlock.runtime.admission import Admission
 from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import RegionDriver
-from riverlock.runtime.ownership import Heartbeat, claim
+from riverlock.runtime.ownership import Heartbeat
 from riverlock.runtime.planner import Planner
 from riverlock.runtime.task import Place, Staging, Targets
 from riverlock.sinks.base import SinkUse, TwoPhaseSink
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.stager import Stager
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
+from riverlock.snapshot.claims import claim
 from riverlock.snapshot.records import InputRange, Manifest
 from riverlock.snapshot.retention import Retention
 from riverlock.snapshot.status import Status

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["WholeTable", "whole_table"]
 
 # Sinks to which a table can be given again and again: the newest counts.
-_SINKS = ("sql", "memory", "console", "for_each_epoch")
+_SINKS = ("sql", "delta", "memory", "console", "for_each_epoch")
+_ONLY_ADD = ("files", "for_each_row", "http", "kafka", "redis")
 
 
 class WholeTable(BuiltIn):
@@ -70,12 +71,12 @@ def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Node:
     """
     stages, below = below_queries(node)
     keyed = updated_aggregate(below, "complete")
-    if sink.kind not in _SINKS:
+    if sink.kind in _ONLY_ADD:
         raise InvalidFlowError(
             f"mode 'complete' of sink {uid!r}",
             expected=f"a sink that replaces what it had: {', '.join(_SINKS)}",
             found=f"{sink.kind!r}, which adds to what it has",
-            hint="replace a table: rl.sinks.sql(..., mode='replace'), or leave the mode out",
+            hint="replace a table: rl.sinks.sql(..., mode='replace'), or give no mode",
         )
     has_windows = keyed.windows is not None
     table = Keyed(

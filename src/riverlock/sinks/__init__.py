@@ -3,53 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
+from riverlock.sinks.delta import delta
+from riverlock.sinks.files import FileSink, files
+from riverlock.sinks.http import http
+from riverlock.sinks.redis import redis
+from riverlock.sinks.rows import for_each_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from riverlock.sinks.databases.sink import SqlSink
 
-__all__ = ["MemorySink", "console", "files", "for_each_epoch", "memory", "sql"]
-
-_FORMATS = ("json", "csv", "parquet")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileSink:
-    """Files of a directory; see ``files``."""
-
-    path: str
-    format: str
-    partition_by: tuple[str, ...] = ()
-    kind: str = "files"
-
-
-def files(
-    path: str,
-    *,
-    format: str,
-    partition_by: str | Sequence[str] = (),
-) -> FileSink:
-    """Write files exactly once: each epoch appears whole, by one rename.
-
-    The directory holds one folder ``epoch=<n>`` per epoch, which Spark, DuckDB and
-    others read as a partition, and ``_riverlock/<n>.json`` that lists its files.
-
-    Raises:
-        InvalidConfigError: The format is unknown.
-    """
-    if format not in _FORMATS:
-        raise InvalidConfigError(
-            "format of files", expected=" or ".join(_FORMATS), found=repr(format)
-        )
-    by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    # Tasks and driver need not share a working directory, nor a notion of "~".
-    whole = str(Path(path).expanduser().absolute())
-    return FileSink(path=whole, format=format, partition_by=by)
+__all__ = [
+    "FileSink",
+    "MemorySink",
+    "console",
+    "delta",
+    "files",
+    "for_each_epoch",
+    "for_each_row",
+    "http",
+    "memory",
+    "redis",
+    "sql",
+]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,23 +13,25 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from riverlock.core.errors import (
     CommitRejectedError,
-    InvalidConfigError,
     SinkError,
-    StorageNotFoundError,
 )
+from riverlock.sinks.file_listing import (
+    epoch_folder,
+    is_owned,
+    listing,
+    listing_path,
+    named,
+    own,
+)
+from riverlock.sinks.staged import read_staged
 from riverlock.sinks.stagers import STAGED
 from riverlock.sinks.withdrawal import is_withdrawal, withdraw
-from riverlock.snapshot.files import read_file
 from riverlock.storage.local import LocalStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import pyarrow as pa
 
     from riverlock.sinks import ConsoleSink, FileSink, MemorySink
     from riverlock.sinks.committer import Owner
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsoleCommitter", "FileCommitter", "MemoryCommitter"]
 
-_OWNER = "_riverlock/owner.json"
 _BUILDING = "_riverlock/building"
 _STALE = timedelta(hours=1)
 
@@ -58,16 +59,7 @@ class FileCommitter:
             InvalidConfigError: The directory belongs to another flow or store.
         """
         root = self._root()
-        self._mine = mine = {"flow": owner.flow, "sink": owner.sink}
-        if not root.put_if_absent(_OWNER, msgspec.json.encode(mine)):
-            found = msgspec.json.decode(root.get(_OWNER))
-            if found != mine:
-                raise InvalidConfigError(
-                    f"output directory {self.sink.path}",
-                    expected=f"one that sink {owner.sink!r} of this store has made",
-                    found=f"the output of sink {found.get('sink')!r} of another store",
-                    hint="choose another directory, or remove this one",
-                )
+        self._mine = own(root, owner, self.sink.path)
         _clear(Path(self.sink.path))
         # Only a run that is fenced by now can still be writing these.
         root.forget_temporaries(datetime.now(UTC))
@@ -86,20 +78,13 @@ class FileCommitter:
             return
         path = self._home(epoch, output.tokens)
         root = LocalStorage(path)
-        if root.exists(_listing(epoch)):
+        if root.exists(listing_path(epoch)):
             # Committed before; readers may even have taken the folder away since.
             self._sweep(path, epoch)
             return
-        if not (path / _folder(epoch)).exists():
+        if not (path / epoch_folder(epoch)).exists():
             self._build(path, epoch, output.tokens)
-        record = {
-            "epoch": epoch,
-            "files": [
-                {"path": f"{_folder(epoch)}/{name}", **_facts(token)}
-                for name, token in _named(output.tokens).items()
-            ],
-        }
-        root.put_if_absent(_listing(epoch), msgspec.json.encode(record))
+        root.put_if_absent(listing_path(epoch), listing(epoch, output.tokens))
         self._sweep(path, epoch)
 
     def _withdraw(self, tokens: tuple[Any, ...]) -> None:
@@ -107,7 +92,12 @@ class FileCommitter:
         here = Path(self.sink.path)
         for token in tokens:
             root = Path(token.get("root", here))
-            withdraw(root if root != here and self._is_mine(root) else here, token)
+            withdraw(
+                root
+                if root != here and is_owned(LocalStorage(root), self._mine)
+                else here,
+                token,
+            )
 
     def _home(self, epoch: int, tokens: tuple[Any, ...]) -> Path:
         """Return the directory that an epoch was decided to go to.
@@ -120,23 +110,16 @@ class FileCommitter:
         if meant == here or _holds(here, epoch, tokens):
             self._root()
             return here
-        if not self._is_mine(meant):
+        if not is_owned(LocalStorage(meant), self._mine):
             what = f"it was decided to go to {meant}, which is not there any more"
             raise self._rejected(epoch, what)
         _clear(meant)
         return meant
 
-    def _is_mine(self, path: Path) -> bool:
-        try:
-            found = msgspec.json.decode(LocalStorage(path).get(_OWNER))
-        except StorageNotFoundError:
-            return False
-        return bool(found == self._mine)
-
     def _rejected(self, epoch: int, what: str) -> CommitRejectedError:
         way_out = (
             "put it back, or give up the rows of this epoch by creating the file"
-            f" {Path(self.sink.path, _listing(epoch))}"
+            f" {Path(self.sink.path, listing_path(epoch))}"
         )
         return CommitRejectedError(
             self.sink.path, epoch=epoch, what=f"{what}; {way_out}"
@@ -150,16 +133,16 @@ class FileCommitter:
         """
         (path / _BUILDING).mkdir(parents=True, exist_ok=True)
         building = path / _BUILDING / uuid.uuid4().hex
-        named = _named(tokens)
+        wanted = named(tokens)
         try:
             building.mkdir()
-            for name, token in named.items():
+            for name, token in wanted.items():
                 _make_folders(building, name)
                 os.link(path / token["staged"], building / name)
             for folder in {t.parent for t in building.rglob("*")} | {building}:
                 _sync(folder)
-            _check_whole(building, named)
-            _rename(building, path / _folder(epoch))
+            _check_whole(building, wanted)
+            _rename(building, path / epoch_folder(epoch))
         except FileNotFoundError as error:
             raise self._missing(path, epoch, tokens) from error
         _sync(path)
@@ -167,7 +150,7 @@ class FileCommitter:
     def _missing(self, path: Path, epoch: int, tokens: tuple[Any, ...]) -> SinkError:
         """Return what it means that a file or folder was not there."""
         gone = [t["staged"] for t in tokens if not (path / t["staged"]).exists()]
-        if gone and not (path / _listing(epoch)).exists():
+        if gone and not (path / listing_path(epoch)).exists():
             return self._rejected(epoch, f"staged file {path / gone[0]} is gone")
         return SinkError(
             self.sink.path, epoch=epoch, what="another run took its folder away"
@@ -183,17 +166,9 @@ class FileCommitter:
         LocalStorage(path).forget_temporaries(datetime.now(UTC) - _STALE)
 
 
-def _folder(epoch: int) -> str:
-    return f"epoch={epoch:012d}"
-
-
-def _listing(epoch: int) -> str:
-    return f"_riverlock/{epoch:012d}.json"
-
-
 def _holds(path: Path, epoch: int, tokens: tuple[Any, ...]) -> bool:
     """Tell whether an epoch was committed or staged in a directory."""
-    signs = (_listing(epoch), _folder(epoch), tokens[0]["staged"])
+    signs = (listing_path(epoch), epoch_folder(epoch), tokens[0]["staged"])
     return any((path / sign).exists() for sign in signs)
 
 
@@ -229,54 +204,12 @@ def _rename(building: Path, final: Path) -> None:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _named(tokens: tuple[Any, ...]) -> dict[str, Any]:
-    """Return tokens by the names of their files, which are made unique.
-
-    Stagers give each file a name of its own, but an epoch that is decided must be
-    committed whatever its tokens say.
-    """
-    named: dict[str, Any] = {}
-    for token in tokens:
-        name, number = token["name"], 0
-        while name in named:
-            number += 1
-            stem, dot, suffix = token["name"].rpartition(".")
-            name = f"{stem}-{number}{dot}{suffix}"
-        named[name] = token
-    return named
-
-
-def _facts(token: dict[str, Any]) -> dict[str, Any]:
-    return {name: token[name] for name in ("rows", "bytes", "checksum")}
-
-
 def _sync(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def read_tokens(storage: Storage, output: SinkOutput) -> pa.Table | None:
-    """Return the rows behind a sink's tokens, in their order; None if there are none.
-
-    Raises:
-        SnapshotCorruptedError: A staged file is missing or altered.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    tables = [
-        pq.read_table(
-            pa.BufferReader(
-                read_file(storage, t["path"], size=t["bytes"], expected=t["checksum"])
-            ),
-            use_threads=False,  # as in snapshot/files
-        )
-        for t in output.tokens
-    ]
-    return pa.concat_tables(tables) if tables else None
 
 
 @dataclass
@@ -294,7 +227,7 @@ class MemoryCommitter:
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Replace the rows of the epoch."""
-        table = read_tokens(self.storage, output)
+        table = read_staged(self.storage, output)
         if table is not None and self.replaces:
             self.sink.epochs.clear()
         if table is not None:
@@ -314,7 +247,7 @@ class ConsoleCommitter:
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Print the first rows of the epoch."""
-        table = read_tokens(self.storage, output)
+        table = read_staged(self.storage, output)
         if table is None:
             return
         out = sys.stdout

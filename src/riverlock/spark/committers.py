@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.sinks import ConsoleSink, EpochFunction, FileSink, MemorySink
+from riverlock.sinks import ConsoleSink, EpochFunction, MemorySink
 from riverlock.sinks.base import TwoPhaseSink
 from riverlock.sinks.committers import (
     ConsoleCommitter,
-    FileCommitter,
     MemoryCommitter,
 )
 from riverlock.snapshot.files import read_file
@@ -37,8 +36,6 @@ def committer_of(
     """
     sink = write.sink
     match sink:
-        case FileSink():
-            return FileCommitter(sink)
         case MemorySink():
             return MemoryCommitter(sink, storage, replaces=write.replaces)
         case ConsoleSink():

@@ -44,9 +44,8 @@ from riverlock.runtime.program import (
     OperatorProgram,
 )
 from riverlock.runtime.task import Targets
-from riverlock.sinks import FileSink
 from riverlock.sinks.base import SinkUse, TwoPhaseSink
-from riverlock.sinks.stagers import FileStager, TableStager
+from riverlock.sinks.stagers import TableStager
 from riverlock.snapshot.records import InputRange
 from riverlock.spark.aggregates import Combine, Singles, plan_aggregates
 from riverlock.spark.frames import Frames, LateRows, visible
@@ -60,7 +59,6 @@ if TYPE_CHECKING:
 
     from riverlock.flow.flow import Flow
     from riverlock.flow.graph import Node
-    from riverlock.sinks.base import Sink
     from riverlock.sinks.stager import Stager
     from riverlock.snapshot.records import OperatorState, Variable
     from riverlock.sources.reader import Reader
@@ -398,7 +396,7 @@ class _Compiler:
         self._uses[node.uid] = use
         if isinstance(node.sink, TwoPhaseSink):
             return node.sink.stager(use)
-        return _stager(node, schema)
+        return TableStager(sink=node.uid)
 
     def _fingerprint(self) -> str:
         """Return what changes when the code that makes results changes."""
@@ -461,32 +459,6 @@ def _check_has_time(frame: DataFrame, node: Keyed) -> None:
 
 def _check_columns(frame: DataFrame, node: Keyed) -> None:
     _keys(visible(frame), node)
-
-
-def _stager(node: Write, schema: Schema) -> Stager:
-    sink: Sink = node.sink
-    if not isinstance(sink, FileSink):
-        return TableStager(sink=node.uid)
-    for column in sink.partition_by:
-        if column not in schema.names:
-            raise InvalidFlowError(
-                f"partition_by of sink {node.uid!r}",
-                expected=f"one of {', '.join(schema.names)}",
-                found=repr(column),
-            )
-    nested = [
-        f.name for f in schema.fields if f.type.kind in ("array", "map", "struct")
-    ]
-    if sink.format == "csv" and nested:
-        raise InvalidFlowError(
-            f"format csv of sink {node.uid!r}",
-            expected="simple columns",
-            found=f"nested columns {nested}",
-            hint="write json or parquet",
-        )
-    return FileStager(
-        path=sink.path, format=sink.format, partition_by=sink.partition_by
-    )
 
 
 def initial_frame(spark: SparkSession, node: Keyed) -> DataFrame:

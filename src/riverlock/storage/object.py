@@ -111,6 +111,15 @@ class ObjectStorage:
                 return False
         return True
 
+    def copy(self, source: str, target: str) -> None:
+        """Copy an object inside the store, replacing any other at once."""
+        names = checked_path("copy", source), checked_path("copy", target)
+        with self._translated("copy", source):
+            try:
+                _obstore().copy(self._store, *names)
+            except FileNotFoundError as cause:
+                raise StorageNotFoundError(source) from cause
+
     def delete(self, path: str) -> None:
         """Remove an object; nothing happens if there is none."""
         name = checked_path("delete", path)

@@ -22,12 +22,9 @@ import pyarrow as pa
 
 from riverlock.core.errors import InvalidFlowError, RiverlockError
 from riverlock.core.types import schema_of
-from riverlock.sinks import FileSink
 from riverlock.sinks.base import SinkUse, TwoPhaseSink
 from riverlock.sinks.committer import Owner
-from riverlock.sinks.committers import FileCommitter
 from riverlock.sinks.stager import StagePoint
-from riverlock.sinks.stagers import FileStager
 from riverlock.snapshot.records import SinkOutput
 from riverlock.storage.local import LocalStorage
 
@@ -48,17 +45,12 @@ _SCHEMA = schema_of("id bigint, name string, epoch int")
 
 def _parts(sink: Sink, use: SinkUse, storage: Storage) -> tuple[Stager, Committer]:
     match sink:
-        case FileSink():
-            stager = FileStager(
-                path=sink.path, format=sink.format, partition_by=sink.partition_by
-            )
-            return stager, FileCommitter(sink)
         case TwoPhaseSink():
             return sink.stager(use), sink.committer(use, storage)
         case _:
             raise InvalidFlowError(
                 "sink in the conformance suite",
-                expected="files, or a TwoPhaseSink",
+                expected="a TwoPhaseSink",
                 found=repr(sink),
             )
 
@@ -128,6 +120,8 @@ class SinkConformance:
 
     # Must not be found in the sink's repr, its tokens, or the store.
     secret: str | None = None
+    # Of the walk through all cases at random.
+    steps: int = 40
 
     def make_sink(self, folder: Path) -> Sink:
         """Return a sink whose place is new and empty; may write below ``folder``.
@@ -302,7 +296,7 @@ class SinkConformance:
     def test_any_order_of_crashes_and_repetitions(self, tmp_path: Path) -> None:
         """A walk at random through all of the above, the same in every run."""
         with self._start(tmp_path) as scene:
-            _Walk(scene, random.Random(7)).go(40)  # noqa: S311 - no secret
+            _Walk(scene, random.Random(7)).go(self.steps)  # noqa: S311 - no secret
             scene.has_no_leftovers()
 
 

@@ -15,12 +15,11 @@ from riverlock.core.errors import (
     SinkError,
     SinkUnavailableError,
 )
-from riverlock.sinks.committers import read_tokens
 from riverlock.sinks.databases.dialect import RefusedRowError, Trouble, dialect_of
 from riverlock.sinks.databases.epochs import EpochTable
 from riverlock.sinks.databases.layout import check_layout
 from riverlock.sinks.databases.staging import epoch_of, place_of, prefix_of
-from riverlock.snapshot.records import SinkOutput
+from riverlock.sinks.staged import staged_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from riverlock.sinks.committer import Owner
     from riverlock.sinks.databases.address import Address
     from riverlock.sinks.databases.dialect import Dialect, Target
+    from riverlock.snapshot.records import SinkOutput
     from riverlock.storage.base import Storage
 
 __all__ = ["SqlCommitter"]
@@ -195,10 +195,7 @@ class SqlCommitter:
                 dialect.move(connection, token["table"], target)
                 continue
             # One file after the other: an epoch need not fit into the driver.
-            one = SinkOutput(kind=output.kind, tokens=(token,))
-            rows = read_tokens(self.storage, one)
-            assert rows is not None
-            dialect.insert(connection, target, rows)
+            dialect.insert(connection, target, staged_table(self.storage, token))
 
     def _end(self, connection: Any, epoch: int) -> None:
         try:

@@ -9,7 +9,7 @@ import msgspec
 
 from riverlock.sinks.databases.dialect import RefusedRowError
 from riverlock.sinks.databases.layout import NESTED
-from riverlock.sinks.stagers import json_values
+from riverlock.sinks.json_rows import json_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -1,0 +1,260 @@
+"""Delta Lake tables: one commit of the table per epoch, without a jar.
+
+Tasks write data files into the table's directory, where no reader looks until a commit
+names them. The commit of the table names the epoch's files and, in the same step, the
+epoch itself as the version of this sink's application transaction. Delta refuses a
+second commit that moves the same transaction, so a run that was overtaken cannot add
+the files twice.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from riverlock.core.errors import (
+    CommitRejectedError,
+    InvalidConfigError,
+    InvalidFlowError,
+    SinkError,
+)
+from riverlock.sinks.files import place
+from riverlock.sinks.partitions import partitions
+from riverlock.snapshot.files import encode_table
+from riverlock.storage.open import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from riverlock.core.types import Schema
+    from riverlock.sinks.base import SinkUse
+    from riverlock.sinks.committer import Owner
+    from riverlock.sinks.stager import StagePoint
+    from riverlock.snapshot.records import SinkOutput
+    from riverlock.storage.base import Storage
+
+__all__ = ["DeltaSink", "delta"]
+
+# Their text in the log is the same for all writers of Delta.
+_PARTITIONED = frozenset(
+    {"string", "boolean", "byte", "short", "integer", "int", "long", "date"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaSink:
+    """A Delta table; see ``delta``."""
+
+    path: str
+    partition_by: tuple[str, ...] = ()
+    kind: str = "delta"
+
+    def stager(self, use: SinkUse) -> DeltaStager:
+        """Return what writes data files."""
+        for column in self.partition_by:
+            if column not in use.schema.names:
+                raise InvalidFlowError(
+                    f"partition_by of sink {use.uid!r}",
+                    expected=f"one of {', '.join(use.schema.names)}",
+                    found=repr(column),
+                )
+            if (kind := use.schema[column].kind) not in _PARTITIONED:
+                raise InvalidFlowError(
+                    f"partition_by of sink {use.uid!r}",
+                    expected="columns of strings, whole numbers, dates or booleans",
+                    found=f"{column} {kind}",
+                )
+        if len(self.partition_by) == len(use.schema.names):
+            raise InvalidFlowError(
+                f"partition_by of sink {use.uid!r}",
+                expected="a column that is left for the files",
+                found="all columns",
+            )
+        return DeltaStager(path=self.path, partition_by=self.partition_by)
+
+    def committer(self, use: SinkUse, storage: Storage) -> DeltaCommitter:
+        """Return what commits to the table."""
+        del storage  # data files are in the table's own place
+        return DeltaCommitter(sink=self, schema=use.schema, replaces=use.replaces)
+
+
+def delta(path: str, *, partition_by: str | Sequence[str] = ()) -> DeltaSink:
+    """Write a Delta Lake table exactly once: each epoch is one commit of the table.
+
+    The table is made with the stream's columns if there is none. Mode ``complete``
+    replaces its rows. Data files that a crash left without a commit are invisible, and
+    go with Delta's own ``VACUUM``.
+
+    Args:
+        path: A directory or an object store's URL.
+        partition_by: Columns that the table is partitioned by.
+    """
+    by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    return DeltaSink(path=place(path), partition_by=by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaStager:
+    """Writes data files where a commit can name them."""
+
+    path: str
+    partition_by: tuple[str, ...]
+
+    def stage(self, table: pa.Table, at: StagePoint) -> list[Any]:
+        """Write one Parquet file per partition."""
+        target = open_storage(self.path)
+        tokens = []
+        for number, (values, part) in enumerate(partitions(table, self.partition_by)):
+            # Without folders: readers take partitions from the log, and values can be
+            # anything there.
+            name = f"part-{at.epoch:012d}-{at.attempt}-{number:05d}.parquet"
+            data = encode_table(part)
+            target.put(name, data)
+            tokens.append(
+                {
+                    "root": self.path,
+                    "file": name,
+                    "time": int(time.time() * 1_000),
+                    "rows": part.num_rows,
+                    "bytes": len(data),
+                    "partition": dict(values),
+                }
+            )
+        return tokens
+
+
+@dataclass
+class DeltaCommitter:
+    """Names an epoch's files in one commit of the table."""
+
+    sink: DeltaSink
+    schema: Schema
+    replaces: bool
+    guarantee: str = (
+        "exactly once: an epoch is one commit of the table, which also records the"
+        " epoch"
+    )
+    _application: str = ""
+
+    def open(self, owner: Owner) -> None:
+        """Make the table if there is none; check its columns if there is one.
+
+        Raises:
+            InvalidConfigError: Columns or partitions differ, or deltalake is missing.
+            SinkError: The table cannot be reached.
+        """
+        self._application = f"riverlock/{owner.flow}/{owner.sink}"
+        lake = _deltalake()
+        ours = lake.Schema.from_arrow(self.schema.to_arrow())
+        try:
+            if not lake.DeltaTable.is_deltatable(self.sink.path):
+                if "://" not in self.sink.path:
+                    Path(self.sink.path).mkdir(parents=True, exist_ok=True)
+                lake.DeltaTable.create(
+                    self.sink.path,
+                    schema=ours,
+                    mode="ignore",
+                    partition_by=list(self.sink.partition_by),
+                )
+            table = lake.DeltaTable(self.sink.path)
+        except (lake.exceptions.DeltaError, OSError) as error:
+            raise SinkError(self.sink.path, epoch=None, what=str(error)) from error
+        self._check(table, ours)
+
+    def _check(self, table: Any, ours: Any) -> None:
+        theirs = {f.name: f.type for f in table.schema().fields}
+        wanted = {f.name: f.type for f in ours.fields}
+        by = tuple(table.metadata().partition_columns)
+        if theirs == wanted and by == self.sink.partition_by:
+            return
+        raise InvalidConfigError(
+            f"Delta table {self.sink.path}",
+            expected=_columns(wanted, self.sink.partition_by),
+            found=_columns(theirs, by),
+            hint="select the table's columns before write, or choose another table",
+        )
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        """Commit the epoch's files, unless the table says that it has them."""
+        if not output.tokens:
+            return
+        lake = _deltalake()
+        path = self._home(epoch, output.tokens)
+        try:
+            table = lake.DeltaTable(path)
+            if not self._has(table, epoch):
+                self._add(table, epoch, output.tokens)
+        except lake.exceptions.CommitFailedError as error:
+            # Another run may have committed this epoch since the table was read.
+            if not self._has(lake.DeltaTable(path), epoch):
+                raise SinkError(path, epoch=epoch, what=str(error)) from error
+        except lake.exceptions.SchemaMismatchError as error:
+            what = f"its columns were changed meanwhile: {error}"
+            raise CommitRejectedError(path, epoch=epoch, what=what) from error
+        except (lake.exceptions.DeltaError, OSError) as error:
+            raise SinkError(path, epoch=epoch, what=str(error)) from error
+
+    def _home(self, epoch: int, tokens: tuple[Any, ...]) -> str:
+        """Return the table that holds the files of an epoch.
+
+        If the sink was given another one since, the epoch is completed in the old one,
+        unless that was moved or copied here.
+        """
+        here, meant = self.sink.path, tokens[0]["root"]
+        if here == meant or open_storage(here).exists(tokens[0]["file"]):
+            return here
+        if open_storage(meant).exists(tokens[0]["file"]):
+            return str(meant)
+        what = f"its files are neither here nor in {meant}; put that table back"
+        raise CommitRejectedError(here, epoch=epoch, what=what)
+
+    def _has(self, table: Any, epoch: int) -> bool:
+        done = table.transaction_version(self._application)
+        return done is not None and done >= epoch
+
+    def _add(self, table: Any, epoch: int, tokens: tuple[Any, ...]) -> None:
+        lake = _deltalake()
+        actions = [
+            lake.transaction.AddAction(
+                path=token["file"],
+                size=token["bytes"],
+                partition_values=token["partition"],
+                modification_time=token["time"],
+                data_change=True,
+                stats=msgspec.json.encode({"numRecords": token["rows"]}).decode(),
+            )
+            for token in tokens
+        ]
+        mark = lake.transaction.Transaction(self._application, epoch)
+        table.create_write_transaction(
+            actions,
+            mode="overwrite" if self.replaces else "append",
+            schema=table.schema(),
+            partition_by=list(self.sink.partition_by),
+            commit_properties=lake.CommitProperties(app_transactions=[mark]),
+        )
+
+
+def _columns(columns: dict[str, Any], by: tuple[str, ...]) -> str:
+    named = ", ".join(f"{n} {getattr(t, 'type', t)}" for n, t in columns.items())
+    return f"{named}, partitioned by {', '.join(by)}" if by else named
+
+
+def _deltalake() -> Any:
+    try:
+        import_module("deltalake.transaction")
+        return import_module("deltalake")
+    except ImportError as error:
+        raise InvalidConfigError(
+            "sink of kind 'delta'",
+            expected="the package deltalake",
+            found="it is not installed",
+            hint="pip install 'riverlock[delta]'",
+        ) from error

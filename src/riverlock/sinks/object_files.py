@@ -1,0 +1,103 @@
+"""Files in an object store, which can rename nothing: a listing decides.
+
+An epoch's files are copied into place one after the other, then a listing of them is
+put. Names are those of the attempts that were voted for, so that a repeated commit
+writes the same files again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import CommitRejectedError, StorageNotFoundError
+from riverlock.sinks.file_listing import epoch_folder, listing, listing_path, named, own
+from riverlock.sinks.stagers import STAGED
+from riverlock.sinks.withdrawal import WITHDRAWN, is_withdrawal
+from riverlock.storage.object import ObjectStorage
+
+if TYPE_CHECKING:
+    from riverlock.sinks import FileSink
+    from riverlock.sinks.committer import Owner
+    from riverlock.snapshot.records import SinkOutput
+
+__all__ = ["ObjectFileCommitter"]
+
+
+@dataclass
+class ObjectFileCommitter:
+    """Copies an epoch's files into place, then lists them."""
+
+    sink: FileSink
+    guarantee: str = (
+        "exactly once; an epoch's files appear one after the other, and its listing in"
+        " _riverlock/ when all are there"
+    )
+
+    def open(self, owner: Owner) -> None:
+        """Take the directory for this flow.
+
+        Raises:
+            InvalidConfigError: The directory belongs to another flow or store.
+        """
+        own(ObjectStorage(self.sink.path), owner, self.sink.path)
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        """Copy what was voted for, list it, and sweep what was staged."""
+        if not output.tokens:
+            return
+        if is_withdrawal(output.tokens):
+            for token in output.tokens:
+                _withdraw(ObjectStorage(token.get("root", self.sink.path)), token)
+            return
+        # If the sink was given another place since, the epoch goes to the old one.
+        path = output.tokens[0]["root"]
+        root = ObjectStorage(path)
+        if not root.exists(listing_path(epoch)):
+            for name, token in named(output.tokens).items():
+                try:
+                    root.copy(token["staged"], f"{epoch_folder(epoch)}/{name}")
+                except StorageNotFoundError as error:
+                    if root.exists(listing_path(epoch)):
+                        break  # another run was faster, and has swept
+                    what = f"staged file {path}/{token['staged']} is gone"
+                    raise CommitRejectedError(path, epoch=epoch, what=what) from error
+            root.put_if_absent(listing_path(epoch), listing(epoch, output.tokens))
+        for entry in list(root.list(STAGED)):
+            if int(entry.path.removeprefix(STAGED).split("/")[0]) <= epoch:
+                root.delete(entry.path)
+
+
+def _withdraw(root: ObjectStorage, token: dict[str, Any]) -> None:
+    """Take epochs out of readers' sight, or back; the listing goes first, comes last.
+
+    May be repeated: what is moved already stays so.
+    """
+    for first, last in token["withdraw"]:
+        for epoch in _listed(root, "_riverlock/", first, last):
+            _move(root, listing_path(epoch), _away(listing_path(epoch)))
+        # Also those whose files a crash left in sight.
+        for epoch in _listed(root, _away("_riverlock/"), first, last):
+            for entry in list(root.list(f"{epoch_folder(epoch)}/")):
+                _move(root, entry.path, _away(entry.path))
+    for first, last in token.get("reinstate") or ():
+        for epoch in _listed(root, _away("_riverlock/"), first, last):
+            for entry in list(root.list(_away(f"{epoch_folder(epoch)}/"))):
+                _move(root, entry.path, entry.path.removeprefix(f"{WITHDRAWN}/"))
+            _move(root, _away(listing_path(epoch)), listing_path(epoch))
+
+
+def _away(path: str) -> str:
+    return f"{WITHDRAWN}/{path}"
+
+
+def _listed(root: ObjectStorage, folder: str, first: int, last: int) -> list[int]:
+    names = (
+        e.path.removeprefix(folder).removesuffix(".json") for e in root.list(folder)
+    )
+    return [int(n) for n in names if n.isdecimal() and first <= int(n) <= last]
+
+
+def _move(root: ObjectStorage, source: str, target: str) -> None:
+    root.copy(source, target)
+    root.delete(source)

@@ -1,0 +1,227 @@
+"""Rows in Redis: one transaction per epoch, which also records the epoch.
+
+``WATCH`` on the record of the epoch makes the transaction void if another run writes
+meanwhile. Exactly once, as long as Redis keeps what it acknowledged.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from riverlock.core.errors import (
+    CommitRejectedError,
+    CommitUnknownError,
+    InvalidConfigError,
+    InvalidFlowError,
+    SinkError,
+)
+from riverlock.core.times import duration_us
+from riverlock.sinks.rows import row_stager
+from riverlock.sinks.staged import numbered_rows
+
+if TYPE_CHECKING:
+    from riverlock.sinks.base import SinkUse
+    from riverlock.sinks.committer import Owner
+    from riverlock.sinks.stagers import TableStager
+    from riverlock.snapshot.records import SinkOutput
+    from riverlock.storage.base import Storage
+
+__all__ = ["RedisSink", "redis"]
+
+_SHAPES = ("hash", "json", "stream")
+_COLUMN = re.compile(r"\{([^{}]+)\}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedisSink:
+    """Keys of a Redis server; see ``redis``."""
+
+    url: str = field(repr=False)  # may hold a password
+    key: str
+    shape: str
+    ttl_s: int | None
+    kind: str = "redis"
+
+    def stager(self, use: SinkUse) -> TableStager:
+        """Return what stages rows in the store."""
+        for column in _COLUMN.findall(self.key):
+            if column not in use.schema.names:
+                raise InvalidFlowError(
+                    f"key of sink {use.uid!r}",
+                    expected=f"{{column}} of {', '.join(use.schema.names)}",
+                    found=repr(self.key),
+                )
+        return row_stager(use, self.kind)
+
+    def committer(self, use: SinkUse, storage: Storage) -> RedisCommitter:
+        """Return what writes to the server."""
+        del use
+        return RedisCommitter(sink=self, storage=storage)
+
+
+def redis(
+    url: str, *, key: str, shape: str = "hash", ttl: str | None = None
+) -> RedisSink:
+    """Write rows to Redis, each epoch in one transaction.
+
+    Args:
+        url: As ``redis://[user:password@]host:port/db``; never printed or stored.
+        key: The key of a row, such as ``user:{user}``, with columns in braces. The last
+            row of a key counts.
+        shape: ``hash`` (a field per column; null removes the field), ``json`` (a string
+            with the row as JSON) or ``stream`` (rows are added to a stream).
+        ttl: How long keys live after they were written.
+    """
+    if shape not in _SHAPES:
+        raise InvalidConfigError(
+            "shape of a redis sink", expected=" or ".join(_SHAPES), found=repr(shape)
+        )
+    if shape != "stream" and not _COLUMN.search(key):
+        raise InvalidConfigError(
+            "key of a redis sink", expected="a {column} in it", found=repr(key)
+        )
+    if urlsplit(url).scheme not in {"redis", "rediss", "unix"}:
+        raise InvalidConfigError(
+            "url of a redis sink",
+            expected="redis://, rediss:// or unix://",
+            found=repr(urlsplit(url).scheme),
+        )
+    ttl_s = None if ttl is None else max(1, duration_us(ttl) // 1_000_000)
+    return RedisSink(url=url, key=key, shape=shape, ttl_s=ttl_s)
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """What the server knows of this sink."""
+
+    run: int
+    epoch: int
+
+
+@dataclass
+class RedisCommitter:
+    """Writes an epoch and its record in one transaction."""
+
+    sink: RedisSink
+    storage: Storage
+    guarantee: str = (
+        "exactly once as long as Redis keeps what it acknowledged: an epoch is one"
+        " transaction, which also records the epoch"
+    )
+    _run: int = 0
+    _record: str = ""
+    _server: Any = None
+    _committed: int = -1
+
+    def open(self, owner: Owner) -> None:
+        """Take the sink for this run, so that earlier ones are refused.
+
+        Raises:
+            InvalidConfigError: The package redis is missing.
+            SinkError: The server cannot be reached.
+        """
+        self._run = owner.run
+        self._record = f"riverlock:{owner.flow}:{owner.sink}"
+        self._server = _package().Redis.from_url(self.sink.url)
+        self._transact(None, lambda pipe, found: self._keep(pipe, found.epoch))
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        """Write the rows, unless the server says that it has them."""
+        if not output.tokens:
+            return
+
+        def write(pipe: Any, found: _Record) -> None:
+            if found.epoch < self._committed:
+                what = (
+                    f"it went back from epoch {self._committed} to {found.epoch}: it"
+                    " lost what it had acknowledged; restore it, or start again with"
+                    " an empty one and a new store"
+                )
+                raise self._rejected(epoch, what)
+            if found.epoch >= epoch:
+                return
+            for _, row in numbered_rows(self.storage, output):
+                self._add(pipe, row)
+            self._keep(pipe, epoch)
+
+        self._transact(epoch, write)
+        self._committed = max(self._committed, epoch)
+
+    def _transact(self, epoch: int | None, write: Any) -> None:
+        errors = _package().exceptions
+        try:
+            with self._server.pipeline(transaction=True) as pipe:
+                pipe.watch(self._record)
+                held = pipe.get(self._record)
+                found = (
+                    _Record(run=0, epoch=-1)
+                    if held is None
+                    else msgspec.json.decode(held, type=_Record)
+                )
+                if found.run > self._run:
+                    what = f"run {found.run} of this flow has taken over"
+                    raise self._rejected(epoch, what)
+                pipe.multi()
+                write(pipe, found)
+                pipe.execute()
+        except errors.WatchError as error:
+            what = "another run writes at the same time"
+            raise SinkError(self._name, epoch=epoch, what=what) from error
+        except (errors.ConnectionError, errors.TimeoutError) as error:
+            # The record tells, when the driver asks again, whether it was written.
+            kind = SinkError if epoch is None else CommitUnknownError
+            raise kind(self._name, epoch=epoch, what="it does not answer") from error
+        except errors.RedisError as error:
+            raise SinkError(self._name, epoch=epoch, what=str(error)) from error
+
+    def _keep(self, pipe: Any, epoch: int) -> None:
+        pipe.set(self._record, msgspec.json.encode(_Record(run=self._run, epoch=epoch)))
+
+    def _add(self, pipe: Any, row: dict[str, Any]) -> None:
+        key = _COLUMN.sub(lambda m: _text(row[m[1]]), self.sink.key)
+        match self.sink.shape:
+            case "hash":
+                fields = {n: _text(v) for n, v in row.items() if v is not None}
+                if nulls := [n for n, v in row.items() if v is None]:
+                    pipe.hdel(key, *nulls)
+                if fields:
+                    pipe.hset(key, mapping=fields)
+            case "json":
+                pipe.set(key, _JSON.encode(row))
+            case _:
+                pipe.xadd(key, {"row": _JSON.encode(row)})
+        if self.sink.ttl_s is not None:
+            pipe.expire(key, self.sink.ttl_s)
+
+    def _rejected(self, epoch: int | None, what: str) -> CommitRejectedError:
+        return CommitRejectedError(self._name, epoch=epoch, what=what)
+
+    @property
+    def _name(self) -> str:
+        parts = urlsplit(self.sink.url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+
+
+_JSON = msgspec.json.Encoder(decimal_format="number")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else _JSON.encode(value).decode()
+
+
+def _package() -> Any:
+    try:
+        return import_module("redis")
+    except ImportError as error:
+        raise InvalidConfigError(
+            "sink of kind 'redis'",
+            expected="the package redis",
+            found="it is not installed",
+            hint="pip install 'riverlock[redis]'",
+        ) from error

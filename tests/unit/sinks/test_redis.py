@@ -1,0 +1,104 @@
+"""Redis, as its own client sees it; what all sinks promise is in tests/conformance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from tests.servers.redis import redis_server
+
+import riverlock as rl
+from riverlock.core.errors import (
+    CommitRejectedError,
+    InvalidConfigError,
+    InvalidFlowError,
+    SinkError,
+)
+from riverlock.core.types import schema_of
+from riverlock.sinks.base import SinkUse
+from riverlock.sinks.redis import RedisSink
+from riverlock.storage.local import LocalStorage
+from riverlock.testing import SinkRun
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as address:
+        yield address
+
+
+@pytest.fixture
+def server(url: str) -> Any:
+    client = redis.Redis.from_url(url, decode_responses=True)
+    client.flushall()
+    return client
+
+
+def run(sink: RedisSink, store: Path, number: int = 1) -> SinkRun:
+    return SinkRun(sink=sink, storage=LocalStorage(store), run=number, flow="f")
+
+
+def test_hashes_have_a_field_per_column_and_lose_those_that_become_null(
+    server: Any, url: str, tmp_path: Path
+) -> None:
+    of = run(rl.sinks.redis(url, key="user:{id}", ttl="1 hour"), tmp_path)
+    of.commit(1, of.stage(1, [(7, "ann", 1), (8, "bob", 1)], [(7, "eve", 1)]))
+    assert server.hgetall("user:7") == {"id": "7", "name": "eve", "epoch": "1"}
+    assert 0 < server.ttl("user:8") <= 3_600
+
+    of.commit(2, of.stage(2, [(7, None, 2)]))
+    assert server.hgetall("user:7") == {"id": "7", "epoch": "2"}
+
+
+def test_json_has_the_row(server: Any, url: str, tmp_path: Path) -> None:
+    of = run(rl.sinks.redis(url, key="{name}/{id}", shape="json"), tmp_path)
+    of.commit(1, of.stage(1, [(7, "ann", 1)]))
+    assert json.loads(server.get("ann/7")) == {"id": 7, "name": "ann", "epoch": 1}
+
+
+def test_a_server_that_lost_what_it_acknowledged_is_told_so(
+    server: Any, url: str, tmp_path: Path
+) -> None:
+    of = run(rl.sinks.redis(url, key="user:{id}"), tmp_path)
+    of.commit(3, of.stage(3, [(7, "ann", 3)]))
+    server.flushall()
+    with pytest.raises(CommitRejectedError, match="went back from epoch 3 to -1"):
+        of.commit(4, of.stage(4, [(8, "bob", 4)]))
+    assert server.keys() == []
+
+
+def test_an_older_run_is_refused(server: Any, url: str, tmp_path: Path) -> None:
+    sink = rl.sinks.redis(url, key="user:{id}")
+    old = run(sink, tmp_path, 1)
+    voted = old.stage(1, [(7, "ann", 1)])
+    run(sink, tmp_path, 2)
+    with pytest.raises(CommitRejectedError, match="run 2 of this flow has taken over"):
+        old.commit(1, voted)
+    assert not server.exists("user:7")
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfigError, match="hash or json or stream"):
+        rl.sinks.redis("redis://localhost", key="{a}", shape="set")
+    with pytest.raises(InvalidConfigError, match=r"a .column. in it"):
+        rl.sinks.redis("redis://localhost", key="user")
+    with pytest.raises(InvalidConfigError, match="redis://"):
+        rl.sinks.redis("http://localhost", key="{a}")
+    use = SinkUse(uid="out", schema=schema_of("id bigint"), replaces=False)
+    with pytest.raises(InvalidFlowError, match=r"user:.name."):
+        rl.sinks.redis("redis://localhost", key="user:{name}").stager(use)
+
+
+def test_a_server_that_is_not_there_is_named_without_its_password(
+    tmp_path: Path,
+) -> None:
+    nowhere = f"unix://me:secret@{tmp_path}/none.sock"
+    sink = rl.sinks.redis(nowhere, key="{id}")
+    with pytest.raises(SinkError) as caught:
+        run(sink, tmp_path)
+    assert "none.sock" in str(caught.value)
+    assert "secret" not in f"{caught.value}{sink}"
