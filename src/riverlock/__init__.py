@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         sliding,
         tumbling,
     )
+    from riverlock.query.store import open_store as open
     from riverlock.runtime.context import Context
     from riverlock.spark.runner import Handle
     from riverlock.spark.session import local_session as session
@@ -92,6 +93,7 @@ __all__ = [
     "hours",
     "milliseconds",
     "minutes",
+    "open",
     "pattern",
     "seconds",
     "session",
@@ -108,6 +110,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"riverlock.{name}")
+    if name == "open":
+        return import_module("riverlock.query.store").open_store
     if name == "session":
         return import_module("riverlock.spark.session").local_session
     if name in _HOMES:

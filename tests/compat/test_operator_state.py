@@ -1,4 +1,4 @@
-"""The state that operators declare is the one that the format documents (§5.6)."""
+"""The state that operators declare is the one that the format documents (§5.7)."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _struct(columns: Any) -> str:
 
 
 def table() -> dict[str, dict[str, str]]:
-    section = FORMAT.partition("### 5.6")[2].partition("\n## ")[0]
+    section = FORMAT.partition("### 5.7")[2].partition("\n## ")[0]
     found: dict[str, dict[str, str]] = {}
     for line in re.findall(r"^\| (.* \| `.*) \|$", section, re.MULTILINE):
         operator, variable, kind, _ = line.split(" | ", 3)

@@ -70,6 +70,15 @@ def test_put_then_get_returns_the_bytes(storage: Storage) -> None:
     assert storage.get("a/b c/é.bin") == data
 
 
+def test_get_range_returns_a_part(storage: Storage) -> None:
+    storage.put("a/file", bytes(range(100)))
+
+    assert storage.get_range("a/file", 10, 5) == bytes(range(10, 15))
+    assert storage.get_range("a/file", 95, 50) == bytes(range(95, 100))
+    with pytest.raises(StorageNotFoundError):
+        storage.get_range("a/none", 0, 1)
+
+
 def test_put_replaces(storage: Storage) -> None:
     storage.put("a", b"old and longer")
     storage.put("a", b"new")

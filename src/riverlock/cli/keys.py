@@ -7,69 +7,61 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.errors import InvalidConfigError
+from riverlock.core.types import schema_of
+from riverlock.query.keys import optional_columns
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from riverlock.core.types import Field
+    from riverlock.snapshot.records import OperatorState
 
-__all__ = ["of_key"]
+__all__ = ["typed_key"]
 
 
-def of_key(entries: pa.Table, keys: str, typed: str) -> pa.Table:
-    """Return the entries of one key, compared in the types of the key columns.
+def typed_key(typed: str, state: OperatorState) -> tuple[Any, ...]:
+    """Return the key that was typed, in the types of the key columns.
 
     A JSON array gives one value per column; anything else is the value of the only
-    column, as it stands.
+    column, as it stands. Of windows, the first column may be left out.
 
     Args:
-        entries: Entries of an operator (format §5).
-        keys: DDL of the key columns, for messages.
         typed: What the user typed.
+        state: The operator.
 
     Raises:
         InvalidConfigError: It cannot be a key of these columns.
     """
-    import pyarrow.compute as pc
-
-    column = entries["key"].combine_chunks()
-    fields = list(column.type)
-    values = _values(typed, len(fields), keys)
-    keep = pc.is_valid(column)
-    for at, (field, value) in enumerate(zip(fields, values, strict=True)):
-        found = pc.struct_field(column, [at])
-        keep = pc.and_(keep, _matches(found, field, value, typed, keys))
-    return entries.filter(keep)
+    fields = schema_of(state.keys).fields
+    fewest = len(fields) - optional_columns(state)
+    values = _values(typed, (fewest, len(fields)), state.keys)
+    named = fields[len(fields) - len(values) :]
+    return tuple(
+        _value(v, f, typed, state.keys) for v, f in zip(values, named, strict=True)
+    )
 
 
-def _values(typed: str, width: int, keys: str) -> list[Any]:
+def _values(typed: str, widths: tuple[int, int], keys: str) -> list[Any]:
+    fewest, most = widths
     try:
         parsed = msgspec.json.decode(typed)
     except msgspec.MsgspecError:
         parsed = None
-    if isinstance(parsed, list) and len(parsed) == width:
+    if isinstance(parsed, list) and fewest <= len(parsed) <= most:
         return parsed
-    if width == 1:
+    if fewest == 1:
         return [typed]
-    raise _bad(typed, keys, f"a JSON array of {width} values")
+    raise _bad(typed, keys, f"a JSON array of {most} values")
 
 
-def _matches(found: Any, field: Any, value: Any, typed: str, keys: str) -> Any:
+def _value(value: Any, field: Field, typed: str, keys: str) -> Any:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    if value is None:
-        return pc.is_null(found)
+    kind = field.type.to_arrow()
     try:
-        if isinstance(value, str) and not pa.types.is_nested(field.type):
-            wanted = pa.scalar(value).cast(field.type)
-        else:
-            wanted = pa.scalar(value, field.type)
-        if pa.types.is_nested(field.type):
-            same = [v == wanted for v in found]
-            return pa.array(same, pa.bool_())
-        return pc.fill_null(pc.equal(found, wanted), False)  # noqa: FBT003 - Arrow's
+        if isinstance(value, str):
+            return pa.scalar(value).cast(kind).as_py()
+        return pa.scalar(value, kind).as_py()
     except (pa.ArrowException, TypeError, ValueError) as error:
-        expected = f"{field.name} as {field.type}"
-        raise _bad(typed, keys, expected) from error
+        raise _bad(typed, keys, f"{field.name} as {field.type.ddl}") from error
 
 
 def _bad(typed: str, keys: str, expected: str) -> InvalidConfigError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
-from riverlock.core.errors import RiverlockError, SnapshotNotFoundError
+from riverlock.core.errors import RiverlockError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -160,32 +159,34 @@ class _View:
     def __init__(
         self, catalog: Catalog, manifest: Manifest, uid: str, key: str | None
     ) -> None:
-        from riverlock.cli.keys import of_key
+        from riverlock.cli.keys import typed_key
+        from riverlock.query.keys import place_of
         from riverlock.snapshot.reader import operator_of, read_entries
 
         self._store = catalog.storage.uri
         self._state = operator_of(manifest, uid, store=self._store)
         self._uid, self._epoch, self._key = uid, manifest.epoch, key
-        found = read_entries(catalog.storage, self._state, now_us=manifest.now_us)
-        if found is not None and key is not None:
-            found = of_key(found, self._state.keys, key)
+        place = None
+        if key is not None:
+            typed = typed_key(key, self._state)
+            place = place_of(typed, self._state, manifest.key_groups)
+        found = read_entries(
+            catalog.storage,
+            self._state,
+            now_us=manifest.now_us,
+            span=None if place is None else place.span,
+        )
+        if found is not None and place is not None:
+            found = place.of(found)
         self._entries = found
 
     def _rows(self, name: str) -> pa.Table | None:
-        from riverlock.snapshot.reader import read_variable
+        from riverlock.query.views import View, checked_state
 
-        if name != _TIMERS and name not in self._state.variables:
-            known = [*self._state.variables, _TIMERS]
-            close = difflib.get_close_matches(name, known, n=1)
-            meant = f" (did you mean {close[0]!r}?)" if close else ""
-            raise SnapshotNotFoundError(
-                f"state {name!r} of operator {self._uid!r}{meant}",
-                store=self._store,
-                available=", ".join(known),
-            )
+        checked_state(self._state, name, uid=self._uid, store=self._store)
         if self._entries is None:
             return None
-        return read_variable(self._entries, self._state, name)
+        return View(self._state, name).rows(self._entries)
 
     def _heading(self) -> str:
         of = "" if self._key is None else f", key {self._key}"

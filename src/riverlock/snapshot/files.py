@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import SnapshotCorruptedError, StorageNotFoundError
 from riverlock.snapshot.parents import locate
+from riverlock.snapshot.parts import ROWS_PER_PART, encode_parts
 from riverlock.snapshot.records import StateFile
 from riverlock.snapshot.sealed import checksum
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from riverlock.snapshot.records import Footer
     from riverlock.storage.base import Storage
 
 __all__ = [
@@ -23,6 +25,10 @@ __all__ = [
     "write_state_file",
 ]
 
+# zstd at level 1 costs less than the disk it saves; dictionaries only where values
+# repeat (profile in docs/performance.md).
+_COMPRESSED = {"compression": "zstd", "compression_level": 1}
+
 
 def encode_table(table: pa.Table, **options: Any) -> bytes:
     """Return a table as Parquet bytes."""
@@ -30,9 +36,7 @@ def encode_table(table: pa.Table, **options: Any) -> bytes:
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    # zstd at level 1 costs less than the disk it saves; dictionaries only where
-    # values repeat (profile in docs/performance.md).
-    pq.write_table(table, sink, compression="zstd", compression_level=1, **options)
+    pq.write_table(table, sink, **{**_COMPRESSED, **options})
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
@@ -51,7 +55,7 @@ def write_state_file(  # noqa: PLR0913 - the parts of the record
     """
     import pyarrow.compute as pc
 
-    data = encode_table(table, use_dictionary=["entry", "variable"])
+    data, footer = _encoded(table)
     storage.put(path, data)
     has_shared = bool(pc.any(pc.is_null(table["key_group"])).as_py())
     return StateFile(
@@ -65,7 +69,16 @@ def write_state_file(  # noqa: PLR0913 - the parts of the record
         checksum=checksum(data),
         deletes=pc.sum(table["deleted"]).as_py() or 0,
         shared=shared or has_shared,
+        footer=footer,
     )
+
+
+def _encoded(table: pa.Table) -> tuple[bytes, Footer | None]:
+    """Return the bytes of a state file; a large one is in parts."""
+    options: dict[str, Any] = {**_COMPRESSED, "use_dictionary": ["entry", "variable"]}
+    if table.num_rows > ROWS_PER_PART:
+        return encode_parts(table, **options)
+    return encode_table(table, **options), None
 
 
 def read_file(storage: Storage, path: str, *, size: int, expected: str) -> bytes:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import SnapshotNotFoundError
 from riverlock.snapshot.files import live, merge_tables, read_table
+from riverlock.snapshot.parts import read_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from riverlock.snapshot.records import Manifest, OperatorState
+    from riverlock.snapshot.parts import IdSpan
+    from riverlock.snapshot.records import Manifest, OperatorState, StateFile
     from riverlock.storage.base import Storage
 
 __all__ = ["operator_of", "read_entries", "read_variable"]
@@ -35,28 +37,40 @@ def operator_of(manifest: Manifest, uid: str, *, store: str) -> OperatorState:
 
 
 def read_entries(
-    storage: Storage, state: OperatorState, *, now_us: int
+    storage: Storage, state: OperatorState, *, now_us: int, span: IdSpan | None = None
 ) -> pa.Table | None:
-    """Return all live entries (format §5), or None if there never were any.
+    """Return the live entries (format §5), or None if there never were any.
 
     Args:
         storage: The store.
         state: What a manifest says of the operator.
         now_us: Processing time of that epoch; what expired by then is left out.
+        span: Only entries whose ids are in it; only what can hold some is read.
 
     Raises:
         SnapshotCorruptedError: A file is missing or altered.
     """
-    if not state.files:
-        return None
     files = sorted(state.files, key=lambda f: (f.first_epoch, f.last_epoch))
-    return live(merge_tables([read_table(storage, f) for f in files]), now_us)
+    if span is not None:
+        files = [f for f in files if span.meets_file(f)]
+    if not files:
+        return None
+    return live(merge_tables([_entries(storage, f, span) for f in files]), now_us)
+
+
+def _entries(storage: Storage, file: StateFile, span: IdSpan | None) -> pa.Table:
+    if span is None:
+        return read_table(storage, file)
+    if file.footer is not None:
+        return read_parts(storage, file, span)
+    return span.of(read_table(storage, file))
 
 
 def read_variable(entries: pa.Table, state: OperatorState, name: str) -> pa.Table:
     """Return one variable as columns: the key, then index or map key, then value.
 
-    ``timers`` names the pending timers.
+    A variable per key group has the group in the place of the key, one that everybody
+    shares has neither. ``timers`` names the pending timers.
     """
     import pyarrow.compute as pc
 
@@ -64,16 +78,14 @@ def read_variable(entries: pa.Table, state: OperatorState, name: str) -> pa.Tabl
         rows = entries.filter(pc.field("entry") == "timer")
         return _with_keys(rows, _unnest(rows["timer"]))
     variable = state.variables[name]
-    rows = entries
     if variable.kind in ("list", "map") or variable.ttl_us is not None:
         rows = entries.filter(pc.field("variable") == name)
     else:
         rows = entries.filter(pc.field("entry") == "values")
     column = pc.struct_field(rows["data"].combine_chunks(), name)
     rows, column = rows.filter(pc.is_valid(column)), column.drop_null()
-    if variable.kind in ("list", "map"):
-        return _with_keys(rows, _unnest(column))
-    return _with_keys(rows, {name: column})
+    found = _unnest(column) if variable.kind in ("list", "map") else {name: column}
+    return _with_keys(rows, found, variable.scope)
 
 
 def _unnest(column: Any) -> dict[str, Any]:
@@ -85,10 +97,14 @@ def _unnest(column: Any) -> dict[str, Any]:
     return {f.name: pc.struct_field(column, f.name) for f in column.type}
 
 
-def _with_keys(rows: pa.Table, columns: dict[str, Any]) -> pa.Table:
+def _with_keys(rows: pa.Table, columns: dict[str, Any], scope: str = "key") -> pa.Table:
     import pyarrow as pa
 
-    keys = _unnest(rows["key"])
+    keys: dict[str, Any] = {}
+    if scope == "key":
+        keys = _unnest(rows["key"])
+    elif scope == "group":
+        keys = {"key_group": rows["key_group"]}
     # A key column may bear the name of a state column; both are kept.
     named = {(n if n not in columns else f"key.{n}"): c for n, c in keys.items()}
     return pa.table({**named, **columns})

@@ -13,6 +13,7 @@ import msgspec
 __all__ = [
     "FORMAT",
     "Flow",
+    "Footer",
     "ForkRecord",
     "InputRange",
     "LeaseRecord",
@@ -74,6 +75,13 @@ class Run(Record, frozen=True):
     process: str = ""
 
 
+class Footer(Record, frozen=True):
+    """The end of a state file, which says where its parts are (§5.6)."""
+
+    bytes: int
+    checksum: str
+
+
 class StateFile(Record, frozen=True):
     """A Parquet file of state entries that a manifest refers to (§5)."""
 
@@ -89,6 +97,8 @@ class StateFile(Record, frozen=True):
     deletes: int = 0
     # Holds broadcast entries, which every task needs whatever its range.
     shared: bool = False
+    # Of a file in several parts, which can be read one by one.
+    footer: Footer | None = None
 
 
 class Variable(Record, frozen=True):

@@ -97,6 +97,15 @@ class Storage(Protocol):
         """
         ...
 
+    def get_range(self, path: str, start: int, size: int) -> bytes:
+        """Return so many bytes of a file; fewer if it ends before.
+
+        Raises:
+            StorageNotFoundError: If there is none.
+            StorageError: If it cannot be read.
+        """
+        ...
+
     def head(self, path: str) -> Entry | None:
         """Describe a file without reading it; None if there is none.
 

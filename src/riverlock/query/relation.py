@@ -1,0 +1,193 @@
+"""Rows of a snapshot, read when they are asked for, a slice of key groups at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import InvalidConfigError
+from riverlock.query.keys import SHARED, group_span, place_of
+from riverlock.snapshot.reader import read_entries
+from riverlock.state.keys import group_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+    import pyarrow as pa
+
+    from riverlock.query.keys import KeyPlace
+    from riverlock.query.views import View
+    from riverlock.snapshot.parts import IdSpan
+    from riverlock.snapshot.records import Manifest
+    from riverlock.storage.base import Storage
+
+__all__ = ["Relation"]
+
+# How much is held in memory at a time, more or less.
+_ROWS_PER_SLICE = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relation:
+    """Rows with typed columns: state, or a part of it, at the end of an epoch.
+
+    Nothing is read until rows are asked for, and then only the files that can hold
+    them; each use reads again. Any library that takes Arrow streams takes a relation:
+    ``polars.DataFrame(relation)``, ``pyarrow.table(relation)``.
+
+    Attributes:
+        storage: The store.
+        manifest: The epoch.
+        operator: Whose state it is.
+        view: What of it is shown.
+        place: Of a relation that is narrowed to a key, where that is.
+        groups: The key groups that are read: first inclusive, last exclusive.
+    """
+
+    storage: Storage
+    manifest: Manifest
+    operator: str
+    view: View
+    place: KeyPlace | None = None
+    groups: tuple[int, int] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns with their types."""
+        return self.view.arrow
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return self.view.columns.names
+
+    def only(self, key: Any) -> Relation:
+        """Return the rows of one key, as a relation.
+
+        Args:
+            key: A value; of several key columns a tuple, or a mapping of their names.
+                Of an operator over windows the end of the window may be left out.
+
+        Raises:
+            InvalidConfigError: It is no key of this operator, or what is shown is not
+                kept by key.
+        """
+        if self.view.scope != "key":
+            raise InvalidConfigError(
+                f"a key of state {self.view.name!r} of operator {self.operator!r}",
+                expected="state that is kept by key",
+                found=f"state of scope {self.view.scope}",
+                hint="read all of it: there is little",
+            )
+        found = place_of(key, self.view.state, self.manifest.key_groups)
+        return replace(self, place=found)
+
+    def get(self, key: Any) -> list[dict[str, Any]]:
+        """Return the rows of one key; only what can hold it is read.
+
+        Raises:
+            InvalidConfigError: As ``only``.
+            SnapshotCorruptedError: A file is missing or altered.
+        """
+        return list(self.only(key))
+
+    def within(self, first: int, end: int) -> Relation:
+        """Return the rows of some key groups, the end exclusive, as a relation."""
+        return replace(self, groups=(first, end))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read the rows, some at a time.
+
+        Raises:
+            SnapshotCorruptedError: A file is missing or altered.
+        """
+        for span in self._spans():
+            table = self._read(span)
+            if table is not None and table.num_rows:
+                yield from table.to_batches()
+
+    def _read(self, span: IdSpan) -> pa.Table | None:
+        entries = read_entries(
+            self.storage, self.view.state, now_us=self.manifest.now_us, span=span
+        )
+        if entries is None:
+            return None
+        if self.place is not None:
+            entries = self.place.of(entries)
+        return self.view.rows(entries)
+
+    def _spans(self) -> list[IdSpan]:
+        """Return what is read at a time."""
+        if self.place is not None:
+            return [self.place.span]
+        if self.view.scope == "broadcast":
+            return [SHARED]
+        first, end = self.groups or (0, self.manifest.key_groups)
+        rows = sum(f.rows for f in self.view.state.files)
+        share = rows * (end - first) // self.manifest.key_groups
+        pieces = max(1, min(end - first, -(-share // _ROWS_PER_SLICE)))
+        ranges = (group_range(n, pieces, end - first) for n in range(pieces))
+        return [group_span(first + a, first + b) for a, b in ranges]
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the rows as an Arrow stream, which can be read once."""
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Offer the rows to any library that takes Arrow streams."""
+        return self.reader().__arrow_c_stream__(requested_schema)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Read the rows as dictionaries."""
+        for batch in self.batches():
+            yield from batch.to_pylist(maps_as_pydicts="strict")
+
+    def to_arrow(self) -> pa.Table:
+        """Read the rows as an Arrow table."""
+        return self.reader().read_all()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Read the rows as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """Read the rows as a Polars DataFrame.
+
+        Raises:
+            InvalidConfigError: Polars is not installed.
+        """
+        try:
+            import polars
+        except ImportError as cause:
+            raise InvalidConfigError(
+                "to_polars()",
+                expected="the package polars",
+                found="it is not installed",
+                hint="install it with: pip install polars",
+            ) from cause
+        return polars.DataFrame(self)
+
+    def to_duckdb(self, connection: Any) -> Any:
+        """Return a DuckDB relation, which reads the rows when it is used."""
+        return connection.from_arrow(self)
+
+    def to_spark(self, spark: Any) -> Any:
+        """Return a Spark DataFrame, whose tasks read the rows by key groups."""
+        if self.place is not None or self.groups is not None:
+            return spark.createDataFrame(self.to_arrow())
+        reader = spark.read.format("riverlock").option("operator", self.operator)
+        if self.view.name is not None:
+            reader = reader.option("state", self.view.name)
+        epoch = str(self.manifest.epoch)
+        return reader.option("at", epoch).load(self.storage.uri)
+
+    def __repr__(self) -> str:
+        """Say what is shown; nothing is read."""
+        name = "" if self.view.name is None else f".{self.view.name}"
+        return (
+            f"<Relation {self.operator}{name} at epoch {self.manifest.epoch}: "
+            f"{self.view.columns.ddl}>"
+        )

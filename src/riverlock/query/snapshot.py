@@ -1,0 +1,78 @@
+"""One retained epoch, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from riverlock.core.times import from_micros
+from riverlock.query.relation import Relation
+from riverlock.query.views import TIMERS, View, checked_state
+from riverlock.snapshot.reader import operator_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from riverlock.snapshot.records import Manifest
+    from riverlock.storage.base import Storage
+
+__all__ = ["Snapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state at the end of one epoch.
+
+    Attributes:
+        storage: The store.
+        manifest: The epoch's record.
+    """
+
+    storage: Storage
+    manifest: Manifest
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch."""
+        return self.manifest.epoch
+
+    @property
+    def now(self) -> datetime:
+        """The processing time that user code saw; what expired by then is not shown."""
+        return from_micros(self.manifest.now_us)
+
+    @property
+    def operators(self) -> dict[str, tuple[str, ...]]:
+        """The operators that have state, and the names of their state variables."""
+        found = self.manifest.operators
+        return {uid: tuple(state.variables) for uid, state in found.items()}
+
+    def state(self, operator: str, name: str | None = None) -> Relation:
+        """Return the state of an operator as a relation; nothing is read yet.
+
+        Args:
+            operator: Its uid.
+            name: A state variable, or ``timers``. Without it there is one row per key,
+                with a column for each variable.
+
+        Raises:
+            SnapshotNotFoundError: There is no such operator or state.
+        """
+        uri = self.storage.uri
+        state = operator_of(self.manifest, operator, store=uri)
+        if name is not None:
+            checked_state(state, name, uid=operator, store=uri)
+        return Relation(
+            storage=self.storage,
+            manifest=self.manifest,
+            operator=operator,
+            view=View(state, name),
+        )
+
+    def timers(self, operator: str) -> Relation:
+        """Return the pending timers of an operator.
+
+        Raises:
+            SnapshotNotFoundError: There is no such operator.
+        """
+        return self.state(operator, TIMERS)

@@ -1,0 +1,105 @@
+"""``rl.open(store)``: a store to read from; nothing in it is changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from riverlock.core.times import from_micros
+from riverlock.query.snapshot import Snapshot
+from riverlock.snapshot.catalog import MAIN_REGION, Catalog
+from riverlock.storage.open import open_storage
+
+if TYPE_CHECKING:
+    import os
+    from datetime import datetime
+
+    from riverlock.query.relation import Relation
+
+__all__ = ["NamedEpoch", "Store", "open_store"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedEpoch:
+    """A named snapshot.
+
+    Attributes:
+        name: Its name.
+        epoch: The epoch that the name keeps.
+        created: When it was named.
+        note: What was said about it.
+    """
+
+    name: str
+    epoch: int
+    created: datetime
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The retained epochs of a flow, to be read; the flow may run meanwhile."""
+
+    catalog: Catalog
+
+    @property
+    def flow(self) -> str:
+        """The name of the flow."""
+        return self.catalog.flow().name
+
+    def epochs(self) -> list[int]:
+        """Return the retained epochs, oldest first."""
+        return self.catalog.epochs()
+
+    def snapshots(self) -> list[NamedEpoch]:
+        """Return the named snapshots, sorted by name."""
+        return [
+            NamedEpoch(
+                name=named.name,
+                epoch=named.regions[MAIN_REGION],
+                created=from_micros(named.created_us),
+                note=named.note,
+            )
+            for named in self.catalog.snapshots()
+        ]
+
+    def at(self, at: str | int | None = None) -> Snapshot:
+        """Return a retained epoch.
+
+        Args:
+            at: A number, a name, or None for the newest.
+
+        Raises:
+            SnapshotNotFoundError: There is no such epoch or name.
+        """
+        return Snapshot(self.catalog.storage, self.catalog.resolve(at))
+
+    def state(
+        self, operator: str, name: str | None = None, *, at: str | int | None = None
+    ) -> Relation:
+        """Return the state of an operator at a retained epoch: ``at(at).state(...)``.
+
+        Raises:
+            SnapshotNotFoundError: There is no such epoch, operator or state.
+        """
+        return self.at(at).state(operator, name)
+
+    def timers(self, operator: str, *, at: str | int | None = None) -> Relation:
+        """Return the pending timers of an operator: ``at(at).timers(...)``.
+
+        Raises:
+            SnapshotNotFoundError: There is no such epoch or operator.
+        """
+        return self.at(at).timers(operator)
+
+
+def open_store(store: str | os.PathLike[str]) -> Store:
+    """Open a store for reading: a directory or an object store's URL.
+
+    Raises:
+        SnapshotNotFoundError: There is none.
+        UnsupportedFormatError: A newer version wrote it.
+    """
+    catalog = Catalog(open_storage(store))
+    catalog.flow()
+    return Store(catalog)
