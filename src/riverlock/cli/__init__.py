@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "check": ("check", "check", "Check a flow without running it."),
     "status": ("status", "status", "Show how a flow is doing."),
     "state": ("state", "state", "Show what operators remember."),
+    "sql": ("sql", "sql", "Query what operators remember."),
     "snapshots": ("snapshots", "snapshots", "List the epochs that are kept."),
     "snapshot": ("snapshots", "snapshot", "Give an epoch a name, so that it is kept."),
     "unpin": ("pins", "unpin", "Take a name from an epoch."),

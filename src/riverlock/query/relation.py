@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
 from riverlock.query.keys import SHARED, group_span, place_of
+from riverlock.query.rows import Rows
 from riverlock.snapshot.reader import read_entries
 from riverlock.state.keys import group_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pandas as pd
     import pyarrow as pa
 
     from riverlock.query.keys import KeyPlace
@@ -29,12 +29,10 @@ _ROWS_PER_SLICE = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
-class Relation:
-    """Rows with typed columns: state, or a part of it, at the end of an epoch.
+class Relation(Rows):
+    """Rows of state, or of a part of it, at the end of an epoch.
 
-    Nothing is read until rows are asked for, and then only the files that can hold
-    them; each use reads again. Any library that takes Arrow streams takes a relation:
-    ``polars.DataFrame(relation)``, ``pyarrow.table(relation)``.
+    Only the files that can hold the rows are read.
 
     Attributes:
         storage: The store.
@@ -56,11 +54,6 @@ class Relation:
     def schema(self) -> pa.Schema:
         """The columns with their types."""
         return self.view.arrow
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        return self.view.columns.names
 
     def only(self, key: Any) -> Relation:
         """Return the rows of one key, as a relation.
@@ -130,54 +123,10 @@ class Relation:
         ranges = (group_range(n, pieces, end - first) for n in range(pieces))
         return [group_span(first + a, first + b) for a, b in ranges]
 
-    def reader(self) -> pa.RecordBatchReader:
-        """Return the rows as an Arrow stream, which can be read once."""
-        import pyarrow as pa
-
-        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Offer the rows to any library that takes Arrow streams."""
-        return self.reader().__arrow_c_stream__(requested_schema)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Read the rows as dictionaries."""
-        for batch in self.batches():
-            yield from batch.to_pylist(maps_as_pydicts="strict")
-
-    def to_arrow(self) -> pa.Table:
-        """Read the rows as an Arrow table."""
-        return self.reader().read_all()
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Read the rows as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> Any:
-        """Read the rows as a Polars DataFrame.
-
-        Raises:
-            InvalidConfigError: Polars is not installed.
-        """
-        try:
-            import polars
-        except ImportError as cause:
-            raise InvalidConfigError(
-                "to_polars()",
-                expected="the package polars",
-                found="it is not installed",
-                hint="install it with: pip install polars",
-            ) from cause
-        return polars.DataFrame(self)
-
-    def to_duckdb(self, connection: Any) -> Any:
-        """Return a DuckDB relation, which reads the rows when it is used."""
-        return connection.from_arrow(self)
-
     def to_spark(self, spark: Any) -> Any:
         """Return a Spark DataFrame, whose tasks read the rows by key groups."""
         if self.place is not None or self.groups is not None:
-            return spark.createDataFrame(self.to_arrow())
+            return super().to_spark(spark)
         reader = spark.read.format("riverlock").option("operator", self.operator)
         if self.view.name is not None:
             reader = reader.option("state", self.view.name)

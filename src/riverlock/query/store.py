@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from riverlock.core.times import from_micros
+from riverlock.query.channels import channel_names, open_channel
 from riverlock.query.snapshot import Snapshot
+from riverlock.query.sql import run_sql, sql_views
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.storage.open import open_storage
 
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     import os
     from datetime import datetime
 
+    import pyarrow as pa
+
+    from riverlock.query.channels import ChannelRows
     from riverlock.query.relation import Relation
 
 __all__ = ["NamedEpoch", "Store", "open_store"]
@@ -91,6 +96,30 @@ class Store:
             SnapshotNotFoundError: There is no such epoch or operator.
         """
         return self.at(at).timers(operator)
+
+    def channels(self) -> list[str]:
+        """Return the names of the channels."""
+        return channel_names(self.catalog.storage)
+
+    def channel(self, name: str) -> ChannelRows:
+        """Return the rows of a channel, each with the number of its segment.
+
+        Raises:
+            SnapshotNotFoundError: There is no such channel.
+        """
+        return open_channel(self.catalog.storage, name)
+
+    def sql(self, query: str, *, at: str | int | None = None) -> pa.Table:
+        """Return what a query over the views of a snapshot gives; needs DuckDB.
+
+        ``riverlock sql STORE`` lists the views.
+
+        Raises:
+            SnapshotNotFoundError: There is no such epoch or name.
+            InvalidConfigError: DuckDB is not installed, or refuses the query.
+            SnapshotCorruptedError: A file is missing or altered.
+        """
+        return run_sql(sql_views(self.catalog, self.at(at)), query)
 
 
 def open_store(store: str | os.PathLike[str]) -> Store:
