@@ -7,13 +7,13 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.compat.everything import BEGIN, COLUMNS, GROUPS, LIMITS, Everything, Model
 from tests.compat.reader import read
 
 import riverlock as rl
@@ -21,128 +21,21 @@ from riverlock.core.clock import ManualClock
 from riverlock.core.times import micros
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.reader import read_entries, read_variable
-from riverlock.state.keys import key_group
 from riverlock.storage import LocalStorage
 
 READER = Path(__file__).with_name("reader.py")
 ROWS, PER_EPOCH, EARLY = 560, 40, 13
-KEYS, GROUPS = 7, 16
-BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-ALARM = datetime(2030, 1, 1, tzinfo=UTC)
-
-
-class Everything(rl.Process):
-    output = "k long"
-    count = rl.Value("long", default=0)
-    fresh = rl.Value("string", ttl="1 hour")
-    tail = rl.List("long")
-    burst = rl.List("struct<id:long,name:string>", ttl="1 hour")
-    seen = rl.Map("string", "long")
-    best = rl.Reducing("long", max)
-    in_group = rl.Value("long", default=0, scope="group")
-    limits = rl.Map("string", "double", scope="broadcast")
-    version = rl.Value("long", scope="broadcast")
-
-    def on_event(self, row: Any, ctx: rl.Context) -> Iterator[Any]:
-        self.count += 1
-        self.in_group += 1
-        self.best.add(row.id % 100)
-        self.tail.append(row.id)
-        if len(self.tail) > 3:
-            self.tail.replace(list(self.tail)[-2:])
-        self.seen[str(row.id % 11)] = row.id
-        if row.id % 5 == 0:
-            self.seen.pop(str((row.id + 1) % 11), None)
-            self.fresh = f"row {row.id}"
-        if row.id % 9 == 0:
-            self.burst.append({"id": row.id, "name": None})
-        for old in ctx.timers():
-            ctx.delete_timer(old)
-        assert ctx.time is not None
-        ctx.set_timer(ctx.time + rl.days(1))
-        ctx.set_timer(ALARM, processing=True)
-        yield row.k
-
-    def on_timer(self, at: datetime, ctx: rl.Context) -> None:
-        raise AssertionError(at)
-
-    def on_broadcast(self, row: Any, ctx: rl.Context) -> None:
-        self.limits[row.name] = row.limit
-        self.version = (self.version or 0) + 1
 
 
 def _flow() -> rl.Flow:
     flow = rl.Flow("everything", key_groups=GROUPS)
-    rows = {
-        "id": "id",
-        "k": f"if(pmod(id, {KEYS}) = 0, null, pmod(id, {KEYS}))",
-        "at": "timestamp_seconds(1767225600 + id)",
-    }
-    limits = {"name": "concat('limit-', id)", "limit": "cast(id as double) / 4"}
-    events = flow.read(rl.sources.generator(rows, rows=ROWS), uid="rows")
-    other = flow.read(rl.sources.generator(limits, rows=3), uid="limits")
+    events = flow.read(rl.sources.generator(COLUMNS, rows=ROWS), uid="rows")
+    other = flow.read(rl.sources.generator(LIMITS, rows=3), uid="limits")
     keyed = events.event_time("at").key_by("k")
     keyed.process(Everything(), uid="everything", broadcast=other).write(
         rl.sinks.memory()
     )
     return flow
-
-
-@dataclass
-class Model:
-    """The same logic over dictionaries, row by row."""
-
-    count: dict[Any, int] = field(default_factory=lambda: defaultdict(int))
-    fresh: dict[Any, tuple[str, datetime]] = field(default_factory=dict)
-    tail: dict[Any, list[int]] = field(default_factory=lambda: defaultdict(list))
-    burst: dict[Any, list[tuple[Any, datetime]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    seen: dict[Any, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
-    best: dict[Any, int] = field(default_factory=dict)
-    groups: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    timers: dict[Any, datetime] = field(default_factory=dict)
-
-    def row(self, n: int, now: datetime) -> None:
-        from riverlock.core.types import schema_of
-
-        k = n % KEYS or None
-        self.count[k] += 1
-        self.groups[key_group((k,), schema_of("k long"), GROUPS)] += 1
-        self.best[k] = max(self.best.get(k, 0), n % 100)
-        self.tail[k].append(n)
-        if len(self.tail[k]) > 3:
-            self.tail[k] = self.tail[k][-2:]
-        self.seen[k][str(n % 11)] = n
-        if n % 5 == 0:
-            self.seen[k].pop(str((n + 1) % 11), None)
-            self.fresh[k] = (f"row {n}", now + timedelta(hours=1))
-        if n % 9 == 0:
-            value = ({"id": n, "name": None}, now + timedelta(hours=1))
-            self.burst[k].append(value)
-        self.timers[k] = BEGIN + timedelta(seconds=n, days=1)
-
-    def view(self, now: datetime) -> dict[str, Any]:
-        """Return the state in the form of ``_plain``."""
-        return {
-            "count": dict(self.count),
-            "fresh": {k: v for k, (v, end) in self.fresh.items() if end > now},
-            "tail": {k: v for k, v in self.tail.items() if v},
-            "burst": {
-                k: kept
-                for k, v in self.burst.items()
-                if (kept := [e for e, end in v if end > now])
-            },
-            "seen": {k: v for k, v in self.seen.items() if v},
-            "best": self.best,
-            "in_group": dict(self.groups),
-            "limits": {f"limit-{i}": i / 4 for i in range(3)},
-            "version": 3,
-            "timers": {
-                k: {("event", at), ("processing", ALARM)}
-                for k, at in self.timers.items()
-            },
-        }
 
 
 def _plain(found: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ _COMMANDS: Final = {
     "status": ("status", "status", "Show how a flow is doing."),
     "state": ("state", "state", "Show what operators remember."),
     "sql": ("sql", "sql", "Query what operators remember."),
+    "export": ("export", "export", "Write a snapshot as Parquet or Delta tables."),
     "snapshots": ("snapshots", "snapshots", "List the epochs that are kept."),
     "snapshot": ("snapshots", "snapshot", "Give an epoch a name, so that it is kept."),
     "unpin": ("pins", "unpin", "Take a name from an epoch."),

@@ -95,7 +95,7 @@ class Relation(Rows):
         Raises:
             SnapshotCorruptedError: A file is missing or altered.
         """
-        for span in self._spans():
+        for span in self.spans():
             table = self._read(span)
             if table is not None and table.num_rows:
                 yield from table.to_batches()
@@ -110,8 +110,8 @@ class Relation(Rows):
             entries = self.place.of(entries)
         return self.view.rows(entries)
 
-    def _spans(self) -> list[IdSpan]:
-        """Return what is read at a time."""
+    def spans(self) -> list[IdSpan]:
+        """Return the ids that are read at a time."""
         if self.place is not None:
             return [self.place.span]
         if self.view.scope == "broadcast":

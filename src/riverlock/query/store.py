@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from riverlock.core.errors import InvalidConfigError
 from riverlock.core.times import from_micros
+from riverlock.query.changes import ChangeRows
 from riverlock.query.channels import channel_names, open_channel
+from riverlock.query.export import export
 from riverlock.query.snapshot import Snapshot
 from riverlock.query.sql import run_sql, sql_views
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from riverlock.query.channels import ChannelRows
+    from riverlock.query.export import Exported, Format
     from riverlock.query.relation import Relation
 
 __all__ = ["NamedEpoch", "Store", "open_store"]
@@ -96,6 +100,60 @@ class Store:
             SnapshotNotFoundError: There is no such epoch or operator.
         """
         return self.at(at).timers(operator)
+
+    def changes(
+        self,
+        operator: str,
+        name: str | None = None,
+        *,
+        since: str | int,
+        until: str | int | None = None,
+    ) -> ChangeRows:
+        """Return what changed in the state of an operator: rows per epoch.
+
+        Where epochs between are no longer retained, their changes are summed up in
+        those of the next that is.
+
+        Args:
+            operator: Its uid.
+            name: A state variable, or ``timers``; without it, whole keys.
+            since: The epoch before the first change, or a name.
+            until: The last epoch, or a name; default: the newest.
+
+        Raises:
+            SnapshotNotFoundError: There is no such epoch, operator or state.
+            InvalidConfigError: ``until`` is before ``since``.
+        """
+        first, last = self.at(since), self.at(until)
+        if first.epoch > last.epoch:
+            raise InvalidConfigError(
+                "the span of changes",
+                expected="an end that is not before its begin",
+                found=f"since epoch {first.epoch}, until epoch {last.epoch}",
+            )
+        between = [n for n in self.epochs() if first.epoch < n < last.epoch]
+        manifests = (
+            first.manifest,
+            *(self.catalog.manifest(n) for n in between),
+            *([last.manifest] if last.epoch > first.epoch else []),
+        )
+        return ChangeRows(last.state(operator, name), manifests)
+
+    def export(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        at: str | int | None = None,
+        kind: Format = "parquet",
+    ) -> list[Exported]:
+        """Write a snapshot as tables, plain Parquet or ``delta``: see ``export``.
+
+        Raises:
+            SnapshotNotFoundError: There is no such epoch or name.
+            InvalidConfigError: A directory exists, or deltalake is not installed.
+            SnapshotCorruptedError: A file is missing or altered.
+        """
+        return export(self.at(at), directory, kind)
 
     def channels(self) -> list[str]:
         """Return the names of the channels."""

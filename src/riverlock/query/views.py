@@ -117,7 +117,7 @@ class View:
             table = read_variable(entries, self.state, self.name)
         return table.rename_columns(self.columns.names).cast(self.arrow)
 
-    def conformed(self, entries: pa.Table) -> pa.Table:
+    def conformed(self, entries: pa.Table | None) -> pa.Table:
         """Return entries with a column for each variable of the epoch.
 
         Files that are older than a variable lack it.
@@ -125,7 +125,7 @@ class View:
         import pyarrow as pa
 
         whole = arrow_schema(schema_of(self.state.keys), self.state.variables)
-        parts = [whole.empty_table(), entries]
+        parts = [whole.empty_table(), *([] if entries is None else [entries])]
         return pa.concat_tables(parts, promote_options="permissive")
 
 

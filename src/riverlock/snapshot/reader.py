@@ -10,13 +10,15 @@ from riverlock.snapshot.files import live, merge_tables, read_table
 from riverlock.snapshot.parts import read_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
     from riverlock.snapshot.parts import IdSpan
     from riverlock.snapshot.records import Manifest, OperatorState, StateFile
     from riverlock.storage.base import Storage
 
-__all__ = ["operator_of", "read_entries", "read_variable"]
+__all__ = ["merged_entries", "operator_of", "read_entries", "read_variable"]
 
 
 def operator_of(manifest: Manifest, uid: str, *, store: str) -> OperatorState:
@@ -50,12 +52,24 @@ def read_entries(
     Raises:
         SnapshotCorruptedError: A file is missing or altered.
     """
-    files = sorted(state.files, key=lambda f: (f.first_epoch, f.last_epoch))
+    found = merged_entries(storage, state.files, span)
+    return None if found is None else live(found, now_us)
+
+
+def merged_entries(
+    storage: Storage, files: Iterable[StateFile], span: IdSpan | None
+) -> pa.Table | None:
+    """Return the newest entry of each id, tombstones too; None without files.
+
+    Raises:
+        SnapshotCorruptedError: A file is missing or altered.
+    """
+    ordered = sorted(files, key=lambda f: (f.first_epoch, f.last_epoch))
     if span is not None:
-        files = [f for f in files if span.meets_file(f)]
-    if not files:
+        ordered = [f for f in ordered if span.meets_file(f)]
+    if not ordered:
         return None
-    return live(merge_tables([_entries(storage, f, span) for f in files]), now_us)
+    return merge_tables([_entries(storage, f, span) for f in ordered])
 
 
 def _entries(storage: Storage, file: StateFile, span: IdSpan | None) -> pa.Table:

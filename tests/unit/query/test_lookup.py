@@ -77,7 +77,7 @@ def test_slices_of_key_groups_make_up_the_whole(
 
     monkeypatch.setattr("riverlock.query.relation._ROWS_PER_SLICE", 3_000)
 
-    assert len(relation._spans()) == 7
+    assert len(relation.spans()) == 7
     assert relation.to_arrow().equals(whole)
     halves = [relation.within(0, 50), relation.within(50, 128)]
     assert sum(r.to_arrow().num_rows for r in halves) == whole.num_rows

@@ -1,0 +1,120 @@
+"""A snapshot as files for other tools: plain Parquet, or Delta tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from riverlock.core.errors import InvalidConfigError
+from riverlock.query.views import TIMERS
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from riverlock.query.relation import Relation
+    from riverlock.query.snapshot import Snapshot
+
+__all__ = ["Exported", "Format", "export"]
+
+Format = Literal["parquet", "delta"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A table that was written.
+
+    Attributes:
+        name: The operator, or ``operator.state``.
+        path: Its directory.
+        rows: How many it has.
+    """
+
+    name: str
+    path: Path
+    rows: int
+
+
+def export(
+    snapshot: Snapshot, directory: str | os.PathLike[str], kind: Format = "parquet"
+) -> list[Exported]:
+    """Write a snapshot as tables, a directory for each.
+
+    An operator is a table with a row per key; its timers, and state that is not kept by
+    key, are tables ``operator.name``. Names that are taken are refused before anything
+    is written.
+
+    Raises:
+        InvalidConfigError: A directory exists, or deltalake is not installed.
+        SnapshotCorruptedError: A file is missing or altered.
+    """
+    root = Path(directory)
+    write = _write_delta if kind == "delta" else _write_parquet
+    if kind == "delta":
+        _deltalake()
+    tables = dict(_tables(snapshot))
+    for name in tables:
+        if (root / name).exists():
+            raise InvalidConfigError(
+                f"the directory {root / name}",
+                expected="one that does not exist: nothing is overwritten",
+                found="one that exists",
+                hint="export to another directory, or remove it first",
+            )
+    return [
+        Exported(name=name, path=root / name, rows=write(relation, root / name))
+        for name, relation in tables.items()
+    ]
+
+
+def _tables(snapshot: Snapshot) -> Iterator[tuple[str, Relation]]:
+    for uid in snapshot.operators:
+        whole = snapshot.state(uid)
+        yield uid, whole
+        yield f"{uid}.{TIMERS}", snapshot.timers(uid)
+        for name, variable in whole.view.state.variables.items():
+            if variable.scope != "key":
+                yield f"{uid}.{name}", snapshot.state(uid, name)
+
+
+def _write_parquet(relation: Relation, path: Path) -> int:
+    import pyarrow.parquet as pq
+
+    path.mkdir(parents=True)
+    # A name that readers of directories leave out until the file is whole.
+    unfinished = path / "_part-00000.parquet"
+    rows = 0
+    with pq.ParquetWriter(unfinished, relation.schema, compression="zstd") as writer:
+        for batch in relation.batches():
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    unfinished.rename(path / "part-00000.parquet")
+    return rows
+
+
+def _write_delta(relation: Relation, path: Path) -> int:
+    deltalake = _deltalake()
+    deltalake.write_deltalake(
+        str(path),
+        relation.reader(),
+        mode="error",
+        name=path.name,
+        description=f"state at epoch {relation.manifest.epoch}",
+    )
+    added = deltalake.DeltaTable(str(path)).count()
+    assert isinstance(added, int)
+    return added
+
+
+def _deltalake() -> Any:
+    try:
+        import deltalake
+    except ImportError as cause:
+        raise InvalidConfigError(
+            "an export as Delta tables",
+            expected="the package deltalake",
+            found="it is not installed",
+            hint="install it with: pip install 'riverlock[delta]'",
+        ) from cause
+    return deltalake
