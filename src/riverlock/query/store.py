@@ -52,6 +52,11 @@ class Store:
     catalog: Catalog
 
     @property
+    def uri(self) -> str:
+        """Where the store is."""
+        return self.catalog.storage.uri
+
+    @property
     def flow(self) -> str:
         """The name of the flow."""
         return self.catalog.flow().name
