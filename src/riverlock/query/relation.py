@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
 from riverlock.query.keys import SHARED, group_span, place_of
+from riverlock.query.retained import while_retained
 from riverlock.query.rows import Rows
 from riverlock.snapshot.reader import read_entries
 from riverlock.state.keys import group_range
@@ -81,6 +82,7 @@ class Relation(Rows):
 
         Raises:
             InvalidConfigError: As ``only``.
+            SnapshotNotFoundError: The epoch was deleted meanwhile.
             SnapshotCorruptedError: A file is missing or altered.
         """
         return list(self.only(key))
@@ -93,6 +95,7 @@ class Relation(Rows):
         """Read the rows, some at a time.
 
         Raises:
+            SnapshotNotFoundError: The epoch was deleted meanwhile.
             SnapshotCorruptedError: A file is missing or altered.
         """
         for span in self.spans():
@@ -101,9 +104,9 @@ class Relation(Rows):
                 yield from table.to_batches()
 
     def _read(self, span: IdSpan) -> pa.Table | None:
-        entries = read_entries(
-            self.storage, self.view.state, now_us=self.manifest.now_us, span=span
-        )
+        state, now_us = self.view.state, self.manifest.now_us
+        with while_retained(self.storage, self.manifest):
+            entries = read_entries(self.storage, state, now_us=now_us, span=span)
         if entries is None:
             return None
         if self.place is not None:

@@ -108,14 +108,13 @@ def run_sql(views: list[SqlView], query: str) -> pa.Table:
 def _connected(
     duckdb: ModuleType, views: list[SqlView], watched: list[_Watched]
 ) -> Iterator[Any]:
-    settings = {"python_enable_replacements": False}
-    with duckdb.connect(config=settings) as connection:
+    with duckdb.connect() as connection:
         for number, (view, rows) in enumerate(zip(views, watched, strict=True)):
             given = f"__riverlock_{number}"
             connection.register(given, rows)
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(view.schema)}")
             connection.execute(f"CREATE VIEW {_full(view)} AS FROM {given}")
-        # From here on no files, no network, no extensions, and no way back.
+        # From here on no files, network, extensions or names of Python; no way back.
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         yield connection

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from riverlock.query.keys import place_of
+from riverlock.query.retained import while_retained
 from riverlock.snapshot.files import live, merge_tables
 from riverlock.snapshot.reader import merged_entries
 
@@ -41,8 +42,7 @@ class StateAt:
     @staticmethod
     def read(relation: Relation, manifest: Manifest, span: IdSpan) -> StateAt:
         """Read all files of the epoch that can have such entries."""
-        files = _files(relation, manifest)
-        found = _merged(relation, files, span)
+        found = _merged(relation, manifest, _files(relation, manifest), span)
         return StateAt(relation, manifest, span, live(found, manifest.now_us))
 
     def next(self, manifest: Manifest) -> tuple[StateAt, list[IdSpan] | None]:
@@ -55,7 +55,7 @@ class StateAt:
         added = _added(old, new, self.manifest.epoch, manifest.epoch)
         if added is None:
             return StateAt.read(relation, manifest, span), None
-        changed = _merged(relation, added, span)
+        changed = _merged(relation, manifest, added, span)
         merged = merge_tables([self.entries, changed])
         after = StateAt(relation, manifest, span, live(merged, manifest.now_us))
         if relation.view.scope != "key":
@@ -90,8 +90,11 @@ def _files(relation: Relation, manifest: Manifest) -> tuple[StateFile, ...]:
     return () if state is None else state.files
 
 
-def _merged(relation: Relation, files: tuple[StateFile, ...], span: IdSpan) -> pa.Table:
-    found = merged_entries(relation.storage, files, span)
+def _merged(
+    relation: Relation, manifest: Manifest, files: tuple[StateFile, ...], span: IdSpan
+) -> pa.Table:
+    with while_retained(relation.storage, manifest):
+        found = merged_entries(relation.storage, files, span)
     return relation.view.conformed(found)
 
 

@@ -9,7 +9,11 @@ import msgspec
 import pytest
 from tests.unit.query.large import Counting, make_large
 
-from riverlock.core.errors import InvalidConfigError, SnapshotNotFoundError
+from riverlock.core.errors import (
+    InvalidConfigError,
+    SnapshotCorruptedError,
+    SnapshotNotFoundError,
+)
 from riverlock.query.store import Store
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.compaction import Compaction, compact
@@ -120,3 +124,18 @@ def test_span_that_runs_backwards_or_is_unknown_is_refused(catalog: Catalog) -> 
         store.changes("op", since=2, until=1)
     with pytest.raises(SnapshotNotFoundError):
         store.changes("op", since="nowhere")
+
+
+def test_epoch_that_is_deleted_while_it_is_read_is_no_damage(catalog: Catalog) -> None:
+    relation = Store(catalog).state("op", at=0)
+    feed = Store(catalog).changes("op", since=0, until=1)
+    for file in relation.view.state.files:
+        catalog.storage.delete(file.path)
+
+    with pytest.raises(SnapshotCorruptedError):
+        relation.to_arrow()
+    catalog.storage.delete(catalog.paths.manifest(0))
+
+    for rows in (relation, feed):
+        with pytest.raises(SnapshotNotFoundError, match="deleted while it was read"):
+            list(rows)

@@ -13,6 +13,7 @@ from tests.unit.cli.stores import make_store
 
 import riverlock as rl
 from riverlock.core.errors import InvalidConfigError, SnapshotNotFoundError
+from riverlock.core.types import schema_of
 from riverlock.query.keys import place_of
 from riverlock.query.nesting import nested
 from riverlock.query.store import Store
@@ -154,21 +155,20 @@ def test_place_of_a_key_is_that_of_its_entries(keys: str, key: Any) -> None:
 
 
 def test_keys_that_differ_only_in_null_or_nan_have_rows_of_their_own() -> None:
-    variables = {"n": Variable(kind="value", type="bigint")}
-    from riverlock.core.types import schema_of
-
+    variables = {
+        "n": Variable(kind="value", type="bigint"),
+        "tail": Variable(kind="list", type="bigint"),
+    }
     schema = arrow_schema(schema_of("a double, b string"), variables)
     keys = [(math.nan, None), (math.nan, "x"), (None, "x"), (1.0, "x"), (1.0, None)]
-    rows = [
-        {
-            "id": bytes([n]),
-            "entry": "values",
-            "key": {"a": a, "b": b},
-            "data": {"n": n},
-        }
-        for n, (a, b) in enumerate(keys)
-    ]
+    rows: list[dict[str, Any]] = []
+    for n, (a, b) in enumerate(keys):
+        values = {"entry": "values", "data": {"n": n, "tail": None}}
+        element = {"n": None, "tail": {"index": 0, "value": 10 + n}}
+        tail = {"entry": "list", "variable": "tail", "data": element}
+        rows += [{**e, "key": {"a": a, "b": b}} for e in (values, tail)]
 
     found = nested(pa.Table.from_pylist(rows, schema=schema), variables)
 
     assert found["n"].to_pylist() == [0, 1, 2, 3, 4]
+    assert found["tail"].to_pylist() == [[10], [11], [12], [13], [14]]

@@ -103,7 +103,6 @@ def test_listings_show_epochs_timers_and_channels(store: Store) -> None:
         "ATTACH '{root}/other.db'",
         "INSTALL httpfs",
         "SET enable_external_access = true",
-        "FROM watched",
     ],
 )
 def test_queries_reach_nothing_but_the_views(
