@@ -46,7 +46,9 @@ class Counting(LocalStorage):
         return data
 
 
-def table(pairs: Iterable[tuple[int, int | None]]) -> pa.Table:
+def table(
+    pairs: Iterable[tuple[int, int | None]], expires_us: int | None = None
+) -> pa.Table:
     """Values by key; None is a tombstone."""
     keys, values = zip(*pairs, strict=True)
     schema = schema_of(KEYS)
@@ -63,20 +65,29 @@ def table(pairs: Iterable[tuple[int, int | None]]) -> pa.Table:
         "key": pa.StructArray.from_arrays([pa.array(keys, pa.int64())], ["k"]),
         "variable": pa.nulls(count, pa.string()),
         "deleted": deleted,
-        "expires_at": pa.nulls(count, SCHEMA.field("expires_at").type),
+        "expires_at": pa.array([expires_us] * count, SCHEMA.field("expires_at").type),
         "timer": pa.nulls(count, SCHEMA.field("timer").type),
         "data": data,
     }
     return pa.table(columns, schema=SCHEMA).sort_by("id")
 
 
-def make_large(root: Path, epochs: list[dict[int, int | None]], pieces: int) -> Catalog:
-    """Make a store whose epochs have these changes, each in so many files."""
+def make_large(
+    root: Path,
+    epochs: list[dict[int, int | None]],
+    pieces: int,
+    *,
+    first_expires_us: int | None = None,
+) -> Catalog:
+    """Make a store whose epochs have these changes, each in so many files.
+
+    What the first epoch has may expire; each epoch takes a microsecond.
+    """
     catalog = Catalog(Counting(root))
     flow = catalog.open_flow("large", key_groups=GROUPS, now_us=0)
     files: list[StateFile] = []
     for epoch, changes in enumerate(epochs):
-        whole = table(changes.items())
+        whole = table(changes.items(), None if epoch else first_expires_us)
         files += [_piece(catalog, whole, epoch, n, pieces) for n in range(pieces)]
         state = OperatorState(keys=KEYS, variables=VARIABLES, files=tuple(files))
         assert catalog.decide(_manifest(flow.id, epoch, state))

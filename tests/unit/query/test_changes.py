@@ -100,6 +100,17 @@ def test_state_that_went_back_is_compared(catalog: Catalog) -> None:
     }
 
 
+def test_what_expires_is_deleted(tmp_path: Path) -> None:
+    epochs: list[dict[int, int | None]] = [{1: 10, 2: 20}, {1: 11}, {3: 30}]
+    catalog = make_large(tmp_path / "store", epochs, 1, first_expires_us=2)
+
+    assert _feed(catalog, 0) == {
+        (1, 1, "upsert", 10, 11),
+        (2, 2, "delete", 20, None),
+        (2, 3, "upsert", None, 30),
+    }
+
+
 def test_merged_files_are_no_change(catalog: Catalog) -> None:
     files = catalog.resolve(None).operators["op"].files
     plan = Compaction(operator="op", files=files, drops_tombstones=True)
