@@ -279,10 +279,12 @@ def touches(address: str, operator: str, key: str) -> list[Touch]:
         SnapshotNotFoundError: There is no such epoch or operator.
         InvalidConfigError: It cannot be a key of the operator.
     """
-    from riverlock.cli.keys import of_key
+    from riverlock.cli.keys import typed_key
+    from riverlock.query.keys import place_of
 
     catalog, manifest = open_address(address)
-    keys = operator_of(manifest, operator, store=catalog.storage.uri).keys
+    state = operator_of(manifest, operator, store=catalog.storage.uri)
+    place = place_of(typed_key(key, state), state, manifest.key_groups)
     return origins.touches(
-        catalog, manifest, operator, lambda rows: of_key(rows, keys, key)
+        catalog, manifest, operator, lambda rows: place.of(place.span.of(rows))
     )
