@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from riverlock.flow.partial import Merge
     from riverlock.state.layout import StateLayout
 
-__all__ = ["merged", "numbers", "state_array", "stored_columns"]
+__all__ = ["merged", "numbers", "state_array", "state_values", "stored_columns"]
 
 _KINDS: Final = {"int": np.int64, "long": np.int64, "double": np.float64}
 # Sums of whole numbers below this, added up as floats, are safe from overflow.
@@ -57,7 +57,7 @@ def merged(
             return {name: found}
     function = merger(merge.how)
     rows = list(zip(*(old[name] for name in merge.columns), strict=True))
-    fresh = [_values(table[n], kind) for n, kind in merge.columns.items()]
+    fresh = [state_values(table[n], kind) for n, kind in merge.columns.items()]
     for place, new in zip(places.tolist(), zip(*fresh, strict=True), strict=True):
         rows[place] = function(rows[place], new)
     return dict(zip(merge.columns, zip(*rows, strict=True), strict=True))
@@ -84,7 +84,7 @@ def state_array(kind: Type, values: Sequence[Any], name: str, uid: str) -> pa.Ar
         ) from error
 
 
-def _values(column: pa.ChunkedArray, kind: Type) -> list[Any]:
+def state_values(column: pa.ChunkedArray, kind: Type) -> list[Any]:
     """Return a column as state has it."""
     codec = codec_of(kind)
     if codec.plain is not None:

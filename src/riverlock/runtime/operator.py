@@ -24,6 +24,7 @@ from riverlock.runtime.columns import TIME
 from riverlock.runtime.execution import Execution
 from riverlock.runtime.folding import Folding, fold
 from riverlock.runtime.inputs import keyed_input
+from riverlock.runtime.sessioning import SessionRun, merge_sessions
 from riverlock.runtime.windowing import WindowRun, late_panes, pane_ends
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ __all__ = ["Done", "late_rows_of", "run_operator"]
 # Operators over windows that records may be too late for.
 _Timed: TypeAlias = Sessions | WindowFunction | Triggered
 # What an operator leaves behind: changes, outputs, timers, dead letters.
-Done: TypeAlias = Execution | Folding | WindowRun
+Done: TypeAlias = Execution | Folding | SessionRun | WindowRun
 
 
 def run_operator(  # noqa: PLR0913 - what an operator runs on
@@ -80,6 +81,10 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
     done = None if data is None else fold(program, layout, data)
     if done is not None:
         return done
+    sessions = merge_sessions(program, layout, reader, info, data)
+    if sessions is not None:
+        sessions.late_rows = late_rows
+        return sessions
     execution = Execution(program, layout, reader, info, is_first=is_first)
     execution.run(data)
     if isinstance(program.process, BuiltIn) and LATE in program.process.sides:

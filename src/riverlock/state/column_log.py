@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from riverlock.state.key_columns import sorted_places
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from riverlock.state.layout import StateLayout
+    from riverlock.state.timer_columns import TimerColumns
 
 __all__ = ["ColumnLog"]
 
 
 class ColumnLog:
-    """Rows of values that were written or deleted; nothing else."""
+    """Rows of values that were written or deleted, and timers; nothing else."""
 
     timers: list[tuple[bytes, bytes, bytes | None]]
     expiries: list[bytes]
@@ -30,6 +33,7 @@ class ColumnLog:
         data: Sequence[pa.Array],
         payloads: Sequence[bytes | None],
         added: int,
+        timers: TimerColumns | None = None,
     ) -> None:
         """Take columns that are sorted by id.
 
@@ -41,23 +45,39 @@ class ColumnLog:
             data: The values, in the order of the layout.
             payloads: The same as bytes; None for a row that is gone.
             added: How many rows there are more than before.
+            timers: Those that were set or removed.
         """
         self._layout, self._ids, self._payloads = layout, ids, payloads
         self._groups, self._keys, self._data = groups, keys, data
-        self.timers, self.expiries = [], []
+        self._timers = timers
+        self.timers = [] if timers is None else timers.changes()
+        self.expiries = []
         self.added = added
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing changed."""
-        return not self._ids
+        return not self._ids and not self.timers
 
     def entries(self) -> tuple[list[bytes], list[bytes | None]]:
         """Return the ids that changed and their payloads, None for those gone."""
-        return list(self._ids), list(self._payloads)
+        ids, payloads = list(self._ids), list(self._payloads)
+        if self._timers is not None:
+            ids += self._timers.entry_ids
+            payloads += self._timers.payloads
+        return ids, payloads
 
     def table(self) -> pa.Table:
         """Return the changes as a table sorted by id."""
+        rows = self._rows()
+        if not self.timers:
+            return rows
+        assert self._timers is not None
+        whole = pa.concat_tables([rows, self._timers.table(self._layout)])
+        ids = whole["id"].combine_chunks()
+        return whole.take(pa.array(sorted_places(ids)))
+
+    def _rows(self) -> pa.Table:
         schema, n = self._layout.arrow, len(self._ids)
         kinds = {f.name: f.type for f in schema}
         gone = pa.array([p is None for p in self._payloads], pa.bool_())

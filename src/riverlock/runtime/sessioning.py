@@ -1,0 +1,296 @@
+"""Sessions of one operator, one task, one epoch, column by column.
+
+Does what ``Sessions`` says record by record, for aggregates: the same rows, the same
+state, the same timers, bit for bit. Records of the epoch and stored sessions of their
+keys are sorted by key and beginning, cut where a span begins after all before it have
+ended, and merged. Where columns cannot do the same (a sum that may leave 64 bits, an
+aggregator of the user's) it declines, and the loop does it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from riverlock.coordinator.watermarks import first_open_us
+from riverlock.core.times import END_US
+from riverlock.flow.aggregator import NamedAggregator
+from riverlock.flow.contents import Aggregates
+from riverlock.flow.operators import results_of
+from riverlock.flow.partial import merges_of
+from riverlock.flow.sessions import Sessions
+from riverlock.flow.windows import GAP
+from riverlock.runtime.columns import TIME
+from riverlock.runtime.merging import state_array
+from riverlock.runtime.pairing import Column
+from riverlock.runtime.program import MAIN
+from riverlock.runtime.stored_sessions import SessionColumns, StoredSessions
+from riverlock.state.codec import encode
+from riverlock.state.column_log import ColumnLog
+from riverlock.state.store import EVENT
+from riverlock.state.timer_columns import TimerColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from riverlock.flow.partial import PartialAggregate
+    from riverlock.runtime.inputs import KeyedInput
+    from riverlock.runtime.program import EpochInfo, OperatorProgram
+    from riverlock.state.layout import StateLayout
+    from riverlock.state.store import StateReader
+
+__all__ = ["SessionRun", "merge_sessions"]
+
+_INSTANT = pa.timestamp("us", tz="UTC")
+_FOREVER = 1 << 62
+
+
+def merge_sessions(
+    program: OperatorProgram,
+    layout: StateLayout,
+    reader: StateReader,
+    info: EpochInfo,
+    data: KeyedInput | None,
+) -> SessionRun | None:
+    """Merge the records of a task into sessions, if columns can do it.
+
+    Args:
+        program: The operator.
+        layout: How its state is stored.
+        reader: The state at the start of the epoch.
+        info: What is the same for all tasks.
+        data: Records that are not too late; None: only time has passed.
+    """
+    process = program.process
+    if not isinstance(process, Sessions) or program.has_dead_letters:
+        return None
+    content = process.content
+    if not isinstance(content, Aggregates) or any(
+        isinstance(merge.how, NamedAggregator)
+        for merge in merges_of(content.aggregates)
+    ):
+        return None
+    try:
+        run = SessionRun(program, content.aggregates, layout, reader, info)
+        return run if run.merge(data) else None
+    except (TypeError, ValueError, ArithmeticError):
+        return None  # a value does not fit: the loop says whose
+
+
+@dataclass(frozen=True)
+class _Visited:
+    """Keys with records or with a timer that is due, in the order of their ids."""
+
+    ids: list[bytes]
+    keys: list[tuple[Any, ...]]
+    payloads: list[bytes | None]
+    # Where the keys of the input are among them.
+    places: np.ndarray
+
+
+class SessionRun:
+    """What came of it, as ``Execution`` has it."""
+
+    log: ColumnLog
+
+    def __init__(
+        self,
+        program: OperatorProgram,
+        aggregates: Mapping[str, PartialAggregate],
+        layout: StateLayout,
+        reader: StateReader,
+        info: EpochInfo,
+    ) -> None:
+        """Take what an epoch begins with."""
+        assert isinstance(program.process, Sessions)
+        self.uid, self.dead = program.uid, list[tuple[Any, ...]]()
+        # Records that were left out because they came too late.
+        self.late_rows = 0
+        self._program, self._process = program, program.process
+        self._aggregates, self._layout, self._reader = aggregates, layout, reader
+        self._watermark_us = info.watermark_us
+        self._stored = StoredSessions(layout, aggregates)
+
+    def merge(self, data: KeyedInput | None) -> bool:
+        """Merge records, give sessions that are over; False if columns cannot."""
+        self._visited = visited = self._visits(data)
+        before = self._stored.loaded(visited.payloads)
+        whole = before
+        if data is not None and data.ids:
+            fresh = self._fresh(data)
+            merged = self._stored.merged(before.and_also(fresh))
+            if merged is None:
+                return False
+            whole = merged
+        reached = first_open_us(self._watermark_us)
+        is_over = np.zeros(len(whole), dtype=bool)
+        is_kept = ~is_over
+        if reached is not None:
+            is_over = whole.ends <= reached
+            is_kept = whole.ends + self._process.lateness_us * is_over > reached
+        self._given = whole.take(np.flatnonzero(is_over & ~whole.given))
+        after = SessionColumns(
+            whole.places,
+            whole.begins,
+            whole.ends,
+            whole.given | is_over,
+            whole.columns,
+        ).take(np.flatnonzero(is_kept))
+        self.log = self._changes(before, after)
+        return True
+
+    def _visits(self, data: KeyedInput | None) -> _Visited:
+        ids = [] if data is None else data.ids
+        keys = [] if data is None else data.keys
+        payloads = [] if data is None else data.payloads
+        due = self._due_keys()
+        for key_id in ids:
+            due.pop(key_id, None)
+        if not due:
+            return _Visited(ids, keys, payloads, np.arange(len(ids)))
+        decode = self._layout.decode_key
+        ids = [*ids, *due]
+        keys = [*keys, *map(decode, due.values())]
+        payloads = [*payloads, *self._reader.get_many(list(due))]
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        rank = np.empty(len(ids), dtype=np.int64)
+        rank[order] = np.arange(len(ids))
+        return _Visited(
+            [ids[n] for n in order],
+            [keys[n] for n in order],
+            [payloads[n] for n in order],
+            rank[: len(ids) - len(due)],
+        )
+
+    def _due_keys(self) -> dict[bytes, bytes]:
+        """Return the keys of stored timers that are due, as ids and as bytes."""
+        if self._watermark_us is None:
+            return {}
+        due = self._reader.due_timers(EVENT, self._watermark_us)
+        return {key_id: key for _, key_id, key in due}
+
+    def _fresh(self, data: KeyedInput) -> SessionColumns:
+        """Return a session for each record."""
+        table = data.table
+        assert table is not None
+        times = table[TIME].to_numpy()
+        gap_us: Any = self._process.window.gap_us
+        if gap_us is None:
+            # So that none leaves 64 bits.
+            gap_us = np.minimum(table[GAP].to_numpy(), _FOREVER)
+        stored = self._stored
+        columns = {
+            name: Column.of_arrow(table[name], kind, is_numeric=stored.is_numeric[name])
+            for name, kind in stored.kinds.items()
+        }
+        return SessionColumns(
+            np.repeat(self._visited.places, np.diff(data.bounds)),
+            times,
+            # Time has an end, and so have sessions that would go beyond it.
+            np.minimum(times + gap_us, END_US),
+            np.zeros(len(times), dtype=bool),
+            columns,
+        )
+
+    # What is remembered
+
+    def _changes(self, before: SessionColumns, after: SessionColumns) -> ColumnLog:
+        visited, lateness_us = self._visited, self._process.lateness_us
+        payloads = self._stored.payloads(after, len(visited.ids))
+        changed = np.array(
+            [a != b for a, b in zip(payloads, visited.payloads, strict=True)],
+            dtype=bool,
+        )
+        places = np.flatnonzero(changed)
+        ids, groups, keys = self._keyed(places)
+        return ColumnLog(
+            self._layout,
+            ids=ids,
+            groups=groups,
+            keys=keys,
+            data=[self._stored.array(after, places, self.uid)],
+            payloads=[payloads[n] for n in places.tolist()],
+            added=visited.payloads.count(None) - payloads.count(None),
+            timers=self._timers(before, after, lateness_us),
+        )
+
+    def _timers(
+        self, before: SessionColumns, after: SessionColumns, lateness_us: int
+    ) -> TimerColumns:
+        """Return timers that were set, or that are no longer wanted."""
+        old, new = before.timers(lateness_us), after.timers(lateness_us)
+        changed, is_on = old.changed_to(new)
+        ids, groups, keys = self._keyed(changed.places)
+        every = self._visited.keys
+        payloads = [
+            encode(every[place]) if on else None
+            for place, on in zip(changed.places.tolist(), is_on.tolist(), strict=True)
+        ]
+        self._set_us = changed.at_us[is_on]
+        gone = ~is_on
+        self._gone = {
+            (at, ids[n])
+            for at, n in zip(
+                changed.at_us[gone].tolist(),
+                np.flatnonzero(gone).tolist(),
+                strict=True,
+            )
+        }
+        return TimerColumns(ids, groups, keys, changed.at_us, payloads)
+
+    def _keyed(
+        self, places: np.ndarray
+    ) -> tuple[list[bytes], pa.Array, list[pa.Array]]:
+        """Return ids, groups and key columns of some of the keys."""
+        ids = [self._visited.ids[n] for n in places.tolist()]
+        groups = pa.array([int.from_bytes(i[:2]) for i in ids], pa.int32())
+        return ids, groups, [column.take(pa.array(places)) for column in self._keys]
+
+    @cached_property
+    def _keys(self) -> list[pa.Array]:
+        """The key columns of all visited keys."""
+        fields, keys = self._program.keys.fields, self._visited.keys
+        columns = zip(*keys, strict=True) if keys else [()] * len(fields)
+        return [
+            state_array(f.type, column, f.name, self.uid)
+            for f, column in zip(fields, columns, strict=True)
+        ]
+
+    def timer_head(self, kind: int) -> int | None:
+        """Return the earliest timer that is pending after this epoch."""
+        if kind != EVENT:
+            return None
+        fresh = int(self._set_us.min()) if len(self._set_us) else None
+        for at, key_id, _ in self._reader.due_timers(EVENT, _FOREVER):
+            if (at, key_id) not in self._gone:
+                return at if fresh is None else min(at, fresh)
+        return fresh
+
+    # What is given
+
+    def table(self, name: str) -> pa.Table:
+        """Return the rows of an output, with their event time."""
+        schema, given = self._program.outputs[name], self._given
+        aggregates = self._aggregates
+        columns = {n: c.as_list() for n, c in given.columns.items()}
+        results = results_of(aggregates, columns, len(given))
+        width = len(schema.fields) - len(aggregates) - 2
+        begins, ends = (pa.array(t, pa.int64()) for t in (given.begins, given.ends))
+        arrays = [
+            *(c.take(pa.array(given.places)) for c in self._keys[:width]),
+            *(times.cast(_INSTANT) for times in (begins, ends)),
+            *(
+                state_array(each.type, column, column_name, self.uid)
+                for (column_name, each), column in zip(
+                    aggregates.items(), results, strict=True
+                )
+            ),
+        ]
+        table = pa.table(arrays, schema=schema.to_arrow())
+        # The last instant of the session.
+        return table.append_column(TIME, pc.subtract(ends, 1))

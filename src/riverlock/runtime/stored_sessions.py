@@ -1,0 +1,162 @@
+"""Sessions of many keys as columns, and how the state of a key holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, starmap
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from riverlock.core.times import from_micros
+from riverlock.flow.partial import columns_of, merges_of
+from riverlock.runtime.merging import state_array
+from riverlock.runtime.pairing import Column, Rounds, is_numeric
+from riverlock.runtime.spans import Instants, runs_of
+from riverlock.state.codec import codec_of, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from riverlock.flow.partial import PartialAggregate
+    from riverlock.state.layout import StateLayout
+
+__all__ = ["SessionColumns", "StoredSessions"]
+
+_INSTANT = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True)
+class SessionColumns:
+    """Sessions: the place of the key, from when to when, and the partial columns."""
+
+    places: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+    given: np.ndarray
+    columns: Mapping[str, Column]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def take(self, places: np.ndarray) -> SessionColumns:
+        """Return some of them."""
+        columns = {n: c.take(places) for n, c in self.columns.items()}
+        bounds = (self.places, self.begins, self.ends, self.given)
+        return SessionColumns(*(each[places] for each in bounds), columns)
+
+    def and_also(self, other: SessionColumns) -> SessionColumns:
+        """Return these and others."""
+        return SessionColumns(
+            np.concatenate([self.places, other.places]),
+            np.concatenate([self.begins, other.begins]),
+            np.concatenate([self.ends, other.ends]),
+            np.concatenate([self.given, other.given]),
+            {n: c.and_also(other.columns[n]) for n, c in self.columns.items()},
+        )
+
+    def timers(self, lateness_us: int) -> Instants:
+        """Return when each is next looked at: its last instant is over."""
+        more = np.where(self.given, lateness_us, 0)
+        return Instants(self.places, self.ends - 1 + more)
+
+
+class StoredSessions:
+    """Between columns and the list of structs that ``Sessions`` declares."""
+
+    def __init__(
+        self, layout: StateLayout, aggregates: Mapping[str, PartialAggregate]
+    ) -> None:
+        """Take what a session holds."""
+        (self._row,) = [layout.rows["key"]]
+        (self._codec,) = self._row.codecs
+        element = self._codec.type.element
+        assert element is not None
+        self._struct = codec_of(element).python
+        self.kinds = columns_of(aggregates)
+        self._merges = merges_of(aggregates)
+        self.is_numeric = {n: is_numeric(m) for m in self._merges for n in m.columns}
+
+    def loaded(self, payloads: Sequence[bytes | None]) -> SessionColumns:
+        """Return the sessions of keys, in their order."""
+        decode = self._row.decode
+        lists = [() if p is None else decode(p)[0] for p in payloads]
+        places = np.repeat(np.arange(len(lists)), list(map(len, lists)))
+        rows = map(msgspec.structs.astuple, chain.from_iterable(lists))
+        found = list(zip(*rows, strict=True)) or [()] * (3 + len(self.kinds))
+        begins, ends, given, *values = found
+        columns = {
+            name: Column.of_list(column, kind, is_numeric=self.is_numeric[name])
+            for (name, kind), column in zip(self.kinds.items(), values, strict=True)
+        }
+        times = _micros(begins), _micros(ends)
+        return SessionColumns(places, *times, np.array(given, dtype=bool), columns)
+
+    def merged(self, sessions: SessionColumns) -> SessionColumns | None:
+        """Make one of those that overlap; None if columns cannot do it.
+
+        Of sessions that begin together, those that come first are merged first.
+        """
+        sessions = sessions.take(np.lexsort((sessions.begins, sessions.places)))
+        runs = runs_of(sessions.places, sessions.begins, sessions.ends)
+        rounds = Rounds(runs.lengths)
+        columns: dict[str, Column] = {}
+        for merge in self._merges:
+            found = rounds.merged(merge, sessions.columns)
+            if found is None:
+                return None
+            columns |= found
+        first = runs.starts
+        return SessionColumns(
+            sessions.places[first],
+            sessions.begins[first],
+            runs.ends,
+            # One that has grown will be given again.
+            sessions.given[first] & (runs.lengths == 1),
+            columns,
+        )
+
+    def payloads(self, sessions: SessionColumns, size: int) -> list[bytes | None]:
+        """Return the stored rows of so many keys, None for those without sessions."""
+        values = [
+            codec_of(kind).from_arrow(sessions.columns[name].as_list())
+            for name, kind in self.kinds.items()
+        ]
+        begins, ends = (
+            list(map(from_micros, each.tolist()))
+            for each in (sessions.begins, sessions.ends)
+        )
+        rows = zip(begins, ends, sessions.given.tolist(), *values, strict=True)
+        structs = list(starmap(self._struct, rows))
+        bounds = np.searchsorted(sessions.places, np.arange(size + 1)).tolist()
+        return [
+            encode((structs[begin:end],)) if begin < end else None
+            for begin, end in zip(bounds[:-1], bounds[1:], strict=True)
+        ]
+
+    def array(self, sessions: SessionColumns, keys: np.ndarray, uid: str) -> pa.Array:
+        """Return the stored rows of some keys as a column; null without sessions."""
+        kind = self._codec.type.to_arrow()
+        mine = sessions.take(np.flatnonzero(np.isin(sessions.places, keys)))
+        counts = np.diff(np.searchsorted(mine.places, np.append(keys, keys[-1:] + 1)))
+        times = (
+            pa.array(each, pa.int64()).cast(_INSTANT)
+            for each in (mine.begins, mine.ends)
+        )
+        values = [
+            state_array(kind, mine.columns[name].as_list(), name, uid)
+            for name, kind in self.kinds.items()
+        ]
+        arrays = [*times, pa.array(mine.given, pa.bool_()), *values]
+        structs = pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        return pa.ListArray.from_arrays(
+            pa.array(offsets), structs, type=kind, mask=pa.array(counts == 0)
+        )
+
+
+def _micros(times: Sequence[Any]) -> np.ndarray:
+    found: np.ndarray = pa.array(times, _INSTANT).cast(pa.int64()).to_numpy()
+    return found
