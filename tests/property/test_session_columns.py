@@ -149,7 +149,7 @@ def stored(h: Harness) -> Any:
 _PLAIN = {"n": 1, "total": 0.1, "money": None, "word": "p", "gap": 3}
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.lists(st.lists(RECORDS, max_size=9), min_size=1, max_size=5),
     st.lists(st.integers(-20, 130), min_size=5, max_size=5).map(sorted),

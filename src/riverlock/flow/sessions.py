@@ -43,7 +43,7 @@ class Sessions(BuiltIn):
     """Merges records into the sessions of their key.
 
     All records of a key in an epoch are merged at the end of its turn, once: its
-    sessions are decoded and encoded once, and timers only bring the turn about.
+    sessions are decoded and encoded once. Its one timer only brings the turn about.
     """
 
     sessions: Any
@@ -87,7 +87,7 @@ class Sessions(BuiltIn):
         """Merge what came, give sessions that are over, forget the oldest."""
         fresh, self._fresh = self._fresh, []
         stored = [self._loaded(s) for s in self.sessions or ()]
-        timers = {self._timer(s) for s in stored}
+        before = self._next(stored)
         whole = self._merged(stored, fresh, ctx) if fresh else stored
         reached = first_open_us(ctx._watermark_us)
         kept = []
@@ -106,11 +106,11 @@ class Sessions(BuiltIn):
         self.sessions = [
             self._stored(s, f"{ctx.epoch}:{n}") for n, s in enumerate(kept)
         ] or None
-        wanted = {self._timer(s) for s in kept}
-        for at in timers - wanted:
-            ctx._timers[(_EVENT, at)] = False
-        for at in wanted - timers:
-            ctx._timers[(_EVENT, at)] = True
+        after = self._next(kept)
+        if before not in (None, after):
+            ctx._timers[(_EVENT, before)] = False
+        if after not in (None, before):
+            ctx._timers[(_EVENT, after)] = True
 
     def _merged(
         self, stored: list[_Session], fresh: list[_Session], ctx: Any
@@ -132,9 +132,12 @@ class Sessions(BuiltIn):
         held = self.content.merged([session.held for session in run], ctx)
         return _Session(run[0].begin_us, max(s.end_us for s in run), held)
 
-    def _timer(self, session: _Session) -> int:
-        """Return when a session is next looked at: its last instant is over."""
-        return session.end_us - 1 + (self.lateness_us if session.is_given else 0)
+    def _next(self, sessions: list[_Session]) -> int | None:
+        """Return when sessions are next looked at: the last instant of one is over."""
+        times = [
+            s.end_us - 1 + (self.lateness_us if s.is_given else 0) for s in sessions
+        ]
+        return min(times, default=None)
 
     def _loaded(self, stored: Any) -> _Session:
         begin, end, is_given, *values = msgspec.structs.astuple(stored)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, compress, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from riverlock.runtime.columns import TIME
 from riverlock.runtime.merging import state_array
 from riverlock.runtime.pairing import Column
 from riverlock.runtime.program import MAIN
+from riverlock.runtime.spans import Instants
 from riverlock.runtime.stored_sessions import SessionColumns, StoredSessions
 from riverlock.state.codec import encode
 from riverlock.state.column_log import ColumnLog
@@ -36,7 +38,7 @@ from riverlock.state.store import EVENT
 from riverlock.state.timer_columns import TimerColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from riverlock.flow.partial import PartialAggregate
     from riverlock.runtime.inputs import KeyedInput
@@ -92,6 +94,53 @@ class _Visited:
     # Where the keys of the input are among them.
     places: np.ndarray
 
+    @cached_property
+    def groups(self) -> np.ndarray:
+        """The key groups."""
+        raw = b"".join([i[:2] for i in self.ids])
+        return np.frombuffer(raw, dtype=">u2").astype(np.int32)
+
+
+class _Timers:
+    """The stored timers of a task, read once."""
+
+    def __init__(self, reader: StateReader, watermark_us: int | None) -> None:
+        """Read those that are due."""
+        # The keys of those that are due, by their ids.
+        self.keys: dict[bytes, bytes] = {}
+        self._due: list[tuple[int, bytes]] = []
+        self._later: Iterator[tuple[int, bytes, bytes]] = reader.due_timers(
+            EVENT, _FOREVER
+        )
+        if watermark_us is None:
+            return
+        for at, key_id, key in self._later:
+            if at > watermark_us:
+                self._later = chain([(at, key_id, key)], self._later)
+                return
+            self.keys[key_id] = key
+            self._due.append((at, key_id))
+
+    def due(self, ids: Sequence[bytes]) -> Instants:
+        """Return those that are due, of keys in their places."""
+        places = {key_id: place for place, key_id in enumerate(ids)}
+        return Instants(
+            np.array([places[key_id] for _, key_id in self._due], dtype=np.int64),
+            np.array([at for at, _ in self._due], dtype=np.int64),
+        )
+
+    def head(self, changed: TimerColumns) -> int | None:
+        """Return the earliest that is pending when some have changed."""
+        is_gone = np.array([p is None for p in changed.payloads], dtype=bool)
+        fresh = changed.at_us[~is_gone]
+        pairs = zip(changed.at_us.tolist(), changed.ids, strict=True)
+        gone = set(compress(pairs, is_gone.tolist()))
+        stored = (at for at, key_id, _ in self._later if (at, key_id) not in gone)
+        heads = list(islice(stored, 1))
+        if len(fresh):
+            heads.append(int(fresh.min()))
+        return min(heads, default=None)
+
 
 class SessionRun:
     """What came of it, as ``Execution`` has it."""
@@ -118,6 +167,7 @@ class SessionRun:
 
     def merge(self, data: KeyedInput | None) -> bool:
         """Merge records, give sessions that are over; False if columns cannot."""
+        self._timers = _Timers(self._reader, self._watermark_us)
         self._visited = visited = self._visits(data)
         before = self._stored.loaded(visited.payloads)
         whole = before
@@ -148,9 +198,8 @@ class SessionRun:
         ids = [] if data is None else data.ids
         keys = [] if data is None else data.keys
         payloads = [] if data is None else data.payloads
-        due = self._due_keys()
-        for key_id in ids:
-            due.pop(key_id, None)
+        known = set(ids)
+        due = {i: k for i, k in self._timers.keys.items() if i not in known}
         if not due:
             return _Visited(ids, keys, payloads, np.arange(len(ids)))
         decode = self._layout.decode_key
@@ -166,13 +215,6 @@ class SessionRun:
             [payloads[n] for n in order],
             rank[: len(ids) - len(due)],
         )
-
-    def _due_keys(self) -> dict[bytes, bytes]:
-        """Return the keys of stored timers that are due, as ids and as bytes."""
-        if self._watermark_us is None:
-            return {}
-        due = self._reader.due_timers(EVENT, self._watermark_us)
-        return {key_id: key for _, key_id, key in due}
 
     def _fresh(self, data: KeyedInput) -> SessionColumns:
         """Return a session for each record."""
@@ -200,7 +242,7 @@ class SessionRun:
     # What is remembered
 
     def _changes(self, before: SessionColumns, after: SessionColumns) -> ColumnLog:
-        visited, lateness_us = self._visited, self._process.lateness_us
+        visited = self._visited
         payloads = self._stored.payloads(after, len(visited.ids))
         changed = np.array(
             [a != b for a, b in zip(payloads, visited.payloads, strict=True)],
@@ -216,40 +258,34 @@ class SessionRun:
             data=[self._stored.array(after, places, self.uid)],
             payloads=[payloads[n] for n in places.tolist()],
             added=visited.payloads.count(None) - payloads.count(None),
-            timers=self._timers(before, after, lateness_us),
+            timers=self._changed_timers(before, after),
         )
 
-    def _timers(
-        self, before: SessionColumns, after: SessionColumns, lateness_us: int
+    def _changed_timers(
+        self, before: SessionColumns, after: SessionColumns
     ) -> TimerColumns:
-        """Return timers that were set, or that are no longer wanted."""
-        old, new = before.timers(lateness_us), after.timers(lateness_us)
-        changed, is_on = old.changed_to(new)
+        """Return timers that were set, and those that fired or are not wanted."""
+        lateness_us = self._process.lateness_us
+        old = before.timers(lateness_us).and_also(self._timers.due(self._visited.ids))
+        changed, is_on = old.changed_to(after.timers(lateness_us))
         ids, groups, keys = self._keyed(changed.places)
         every = self._visited.keys
         payloads = [
             encode(every[place]) if on else None
             for place, on in zip(changed.places.tolist(), is_on.tolist(), strict=True)
         ]
-        self._set_us = changed.at_us[is_on]
-        gone = ~is_on
-        self._gone = {
-            (at, ids[n])
-            for at, n in zip(
-                changed.at_us[gone].tolist(),
-                np.flatnonzero(gone).tolist(),
-                strict=True,
-            )
-        }
-        return TimerColumns(ids, groups, keys, changed.at_us, payloads)
+        found = TimerColumns(ids, groups, keys, changed.at_us, payloads)
+        self._head = self._timers.head(found)
+        return found
 
     def _keyed(
         self, places: np.ndarray
     ) -> tuple[list[bytes], pa.Array, list[pa.Array]]:
         """Return ids, groups and key columns of some of the keys."""
-        ids = [self._visited.ids[n] for n in places.tolist()]
-        groups = pa.array([int.from_bytes(i[:2]) for i in ids], pa.int32())
-        return ids, groups, [column.take(pa.array(places)) for column in self._keys]
+        visited, wanted = self._visited, pa.array(places)
+        ids = [visited.ids[n] for n in places.tolist()]
+        keys = [column.take(wanted) for column in self._keys]
+        return ids, pa.array(visited.groups[places], pa.int32()), keys
 
     @cached_property
     def _keys(self) -> list[pa.Array]:
@@ -263,13 +299,7 @@ class SessionRun:
 
     def timer_head(self, kind: int) -> int | None:
         """Return the earliest timer that is pending after this epoch."""
-        if kind != EVENT:
-            return None
-        fresh = int(self._set_us.min()) if len(self._set_us) else None
-        for at, key_id, _ in self._reader.due_timers(EVENT, _FOREVER):
-            if (at, key_id) not in self._gone:
-                return at if fresh is None else min(at, fresh)
-        return fresh
+        return self._head if kind == EVENT else None
 
     # What is given
 

@@ -53,6 +53,13 @@ class Instants:
     places: np.ndarray
     at_us: np.ndarray
 
+    def and_also(self, other: Instants) -> Instants:
+        """Return these and others."""
+        return Instants(
+            np.concatenate([self.places, other.places]),
+            np.concatenate([self.at_us, other.at_us]),
+        )
+
     def changed_to(self, after: Instants) -> tuple[Instants, np.ndarray]:
         """Return what is only here or only there, each once, and which is there."""
         places = np.concatenate([self.places, after.places])

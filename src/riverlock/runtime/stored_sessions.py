@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain, starmap
+from itertools import chain, pairwise, starmap
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -44,8 +44,13 @@ class SessionColumns:
     def take(self, places: np.ndarray) -> SessionColumns:
         """Return some of them."""
         columns = {n: c.take(places) for n, c in self.columns.items()}
-        bounds = (self.places, self.begins, self.ends, self.given)
-        return SessionColumns(*(each[places] for each in bounds), columns)
+        return SessionColumns(
+            self.places[places],
+            self.begins[places],
+            self.ends[places],
+            self.given[places],
+            columns,
+        )
 
     def and_also(self, other: SessionColumns) -> SessionColumns:
         """Return these and others."""
@@ -58,9 +63,14 @@ class SessionColumns:
         )
 
     def timers(self, lateness_us: int) -> Instants:
-        """Return when each is next looked at: its last instant is over."""
-        more = np.where(self.given, lateness_us, 0)
-        return Instants(self.places, self.ends - 1 + more)
+        """Return when each key is next looked at: the last instant of one is over."""
+        times = self.ends - 1 + np.where(self.given, lateness_us, 0)
+        is_first = np.ones(len(self), dtype=bool)
+        is_first[1:] = self.places[1:] != self.places[:-1]
+        starts = np.flatnonzero(is_first)
+        if not len(starts):
+            return Instants(self.places, times)
+        return Instants(self.places[starts], np.minimum.reduceat(times, starts))
 
 
 class StoredSessions:
@@ -133,7 +143,7 @@ class StoredSessions:
         bounds = np.searchsorted(sessions.places, np.arange(size + 1)).tolist()
         return [
             encode((structs[begin:end],)) if begin < end else None
-            for begin, end in zip(bounds[:-1], bounds[1:], strict=True)
+            for begin, end in pairwise(bounds)
         ]
 
     def array(self, sessions: SessionColumns, keys: np.ndarray, uid: str) -> pa.Array:

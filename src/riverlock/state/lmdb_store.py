@@ -34,7 +34,7 @@ from riverlock.state.keys import time_bytes, time_of, window_of, window_span
 from riverlock.state.store import Changes, Rows, StateReader, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["LmdbStore", "close_all"]
 
@@ -226,22 +226,14 @@ class LmdbStore:
     @staticmethod
     def _apply(opened: _Open, changes: Changes, version: Version) -> None:
         entries, timers, expiry, meta = opened.dbs
-        pack = _CRC.pack
         with opened.env.begin(write=True) as txn:
             sums = _Sums(txn, meta)
-            for entry_id in changes.deletes:
-                if txn.delete(entry_id, db=entries):
-                    sums.remove(entry_id[:2], entry_id)
-            if changes.puts:
-                # In order: neighbours share their way down the tree, and a page.
-                puts = sorted(changes.puts.items())
-                cursor = txn.cursor(entries)
-                known = {i for i, _ in cursor.getmulti([i for i, _ in puts])}
-                for entry_id, _ in puts:
-                    if entry_id not in known:
-                        sums.add(entry_id[:2], entry_id)
-                cursor.putmulti([(i, pack(crc32(v, crc32(i))) + v) for i, v in puts])
-            _apply_timers(txn, timers, changes, sums)
+            sums.remove(_deleted(txn, entries, changes.deletes))
+            sums.add(_put(txn, entries, changes.puts))
+            gone = [at + i for at, i, key in changes.timers if key is None]
+            kept = {at + i: key for at, i, key in changes.timers if key is not None}
+            sums.remove(_deleted(txn, timers, gone), _TIMERS)
+            sums.add(_put(txn, timers, kept), _TIMERS)
             for item in changes.expiries:
                 txn.put(item, b"", db=expiry)
             sums.save()
@@ -268,24 +260,31 @@ class LmdbStore:
                 # Written again since: this index record is stale, the entry stays.
                 if payload is not None and payload[4:12] == item[:8]:
                     txn.delete(entry_id, db=entries)
-                    sums.remove(entry_id[:2], entry_id)
+                    sums.remove([entry_id])
                 txn.delete(item, db=expiry)
             sums.save()
         return len(due)
 
 
-def _apply_timers(
-    txn: lmdb.Transaction[bytes], timers: Any, changes: Changes, sums: _Sums
-) -> None:
-    for at, key_id, payload in changes.timers:
-        timer = at + key_id
-        if payload is None:
-            if txn.delete(timer, db=timers):
-                sums.remove(_TIMERS, timer)
-            continue
-        if txn.get(timer, db=timers) is None:
-            sums.add(_TIMERS, timer)
-        txn.put(timer, _sealed(timer, payload), db=timers)
+def _deleted(txn: lmdb.Transaction[bytes], db: Any, ids: list[bytes]) -> list[bytes]:
+    """Delete entries; returns those that were there."""
+    return [i for i in sorted(ids) if txn.delete(i, db=db)]
+
+
+def _put(
+    txn: lmdb.Transaction[bytes], db: Any, puts: Mapping[bytes, bytes]
+) -> list[bytes]:
+    """Write entries, each behind a checksum; returns those that were not there.
+
+    In order: neighbours share their way down the tree, and a page.
+    """
+    if not puts:
+        return []
+    pairs = sorted(puts.items())
+    cursor, pack = txn.cursor(db), _CRC.pack
+    known = {i for i, _ in cursor.getmulti([i for i, _ in pairs])}
+    cursor.putmulti([(i, pack(crc32(v, crc32(i))) + v) for i, v in pairs])
+    return [i for i, _ in pairs if i not in known]
 
 
 def _sealed(name: bytes, payload: bytes) -> bytes:
@@ -308,13 +307,22 @@ class _Sums:
         if raw is not None and self.is_whole:
             self.of = msgspec.msgpack.decode(raw[4:], type=dict[bytes, int])
 
-    def add(self, group: bytes, entry_id: bytes) -> None:
-        self.of[group] = self.of.get(group, 0) + crc32(entry_id) + 1
-        self._changed = True
+    def add(self, ids: Sequence[bytes], group: bytes | None = None) -> None:
+        """Count ids of a group; by default each is of the one that it begins with."""
+        self._count(ids, group, 1)
 
-    def remove(self, group: bytes, entry_id: bytes) -> None:
-        self.of[group] = self.of.get(group, 0) - crc32(entry_id) - 1
-        self._changed = True
+    def remove(self, ids: Sequence[bytes], group: bytes | None = None) -> None:
+        """Count ids no longer."""
+        self._count(ids, group, -1)
+
+    def _count(self, ids: Sequence[bytes], group: bytes | None, sign: int) -> None:
+        of = self.of
+        if group is not None and ids:
+            of[group] = of.get(group, 0) + sign * (sum(map(crc32, ids)) + len(ids))
+        elif ids:
+            for i in ids:
+                of[i[:2]] = of.get(i[:2], 0) + sign * (crc32(i) + 1)
+        self._changed |= bool(ids)
 
     def save(self) -> None:
         if not self.is_whole:
