@@ -26,6 +26,8 @@ from riverlock.flow.sketches import Percentiles
 from riverlock.flow.windows import GAP as GAP_COLUMN
 from riverlock.flow.windows import SessionWindows
 from riverlock.runtime import operator
+from riverlock.runtime.sessioning import merge_sessions
+from riverlock.state.keys import timer_slot
 from riverlock.state.store import EVENT
 from riverlock.testing import harness
 from riverlock.testing.harness import Harness
@@ -89,7 +91,13 @@ def row(record: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def operator_of(lateness: int, *, by_record: bool, follows_keyed: bool) -> Harness:
+def operator_of(
+    lateness: int = 0,
+    *,
+    keys: list[str] = ["k"],  # noqa: B006 - only read
+    by_record: bool = False,
+    follows_keyed: bool = False,
+) -> Harness:
     aggregates = {
         name: PartialAggregate(
             type=TYPES.get(name, next(iter(columns.values()))),
@@ -103,7 +111,7 @@ def operator_of(lateness: int, *, by_record: bool, follows_keyed: bool) -> Harne
     columns = Schema((*INPUT.fields, Field(GAP_COLUMN, LONG)))
     return harness(
         process,
-        key="k",
+        key=keys,
         input=columns,
         event_time="at",
         follows_keyed=follows_keyed,
@@ -114,10 +122,9 @@ def operator_of(lateness: int, *, by_record: bool, follows_keyed: bool) -> Harne
 def watched(*, is_loop: bool) -> Iterator[list[int | None]]:
     """Forbid columns, or make sure of them; gives the timers that come next."""
     heads: list[int | None] = []
-    merge = operator.merge_sessions
 
     def by_column(*args: Any) -> Any:
-        run = merge(*args)
+        run = merge_sessions(*args)
         assert run is not None, "columns declined"
         heads.append(run.timer_head(EVENT))
         return run
@@ -154,6 +161,7 @@ _PLAIN = {"n": 1, "total": 0.1, "money": None, "word": "p", "gap": 3}
     st.lists(st.lists(RECORDS, max_size=9), min_size=1, max_size=5),
     st.lists(st.integers(-20, 130), min_size=5, max_size=5).map(sorted),
     st.sampled_from([0, 20]),
+    st.sampled_from([["k"], ["k", "m_n"], []]),
     st.booleans(),
     st.booleans(),
 )
@@ -166,6 +174,7 @@ _PLAIN = {"n": 1, "total": 0.1, "money": None, "word": "p", "gap": 3}
     ],
     [-20, 25, 44, 50, 60],
     20,
+    ["k"],
     False,
     False,
 )
@@ -173,11 +182,16 @@ def test_columns_are_the_loop(
     epochs: list[list[dict[str, Any]]],
     marks: list[int],
     lateness: int,
+    keys: list[str],
     by_record: bool,
     follows_keyed: bool,
 ) -> None:
-    options: Any = {"by_record": by_record, "follows_keyed": follows_keyed}
-    ours, loop = operator_of(lateness, **options), operator_of(lateness, **options)
+    ours, loop = (
+        operator_of(
+            lateness, keys=keys, by_record=by_record, follows_keyed=follows_keyed
+        )
+        for _ in range(2)
+    )
     if lateness:
         # Such a session is kept until after the end of time.
         epochs = [[r for r in part if r["gap"] != ENDLESS] for part in epochs]
@@ -197,7 +211,7 @@ def test_columns_are_the_loop(
 def test_a_sum_beyond_64_bits_is_refused_as_by_the_loop() -> None:
     record = {"k": "a", "at": 0, **_PLAIN}
     great = (*row(record)[:2], (1 << 63) - 1, *row(record)[3:])
-    h = operator_of(0, by_record=False, follows_keyed=False)
+    h = operator_of()
 
     with pytest.raises(StateTypeError):
         h.send(great, great)
@@ -206,3 +220,25 @@ def test_a_sum_beyond_64_bits_is_refused_as_by_the_loop() -> None:
     h.send(great)
     h.advance_watermark(from_micros(END_US))
     assert [r[3] for r in h.output] == [(1 << 63) - 1]
+
+
+@pytest.mark.parametrize("is_loop", [False, True])
+def test_timers_that_older_versions_set_for_each_session_are_forgotten(
+    is_loop: bool,
+) -> None:
+    h = operator_of()
+    h.send(*(row({"k": "a", "at": at, **_PLAIN}) for at in (0, 30, 60)))
+    (at, key_id, key), *_ = h._store.due_timers(EVENT, 1 << 62)
+    assert at == GAP - 1
+    for end in (30 + GAP, 60 + GAP):
+        h._store._timers[timer_slot(EVENT, end - 1)[1:] + key_id] = key
+        h._rebuilt._timers[timer_slot(EVENT, end - 1)[1:] + key_id] = key
+
+    given = []
+    for mark in (15, 45, 80):
+        with watched(is_loop=is_loop):
+            h.advance_watermark(from_micros(mark))
+        given.append(len(h.output))
+
+    assert given == [1, 2, 3]
+    assert h.timers("a") == []

@@ -9,7 +9,7 @@ aggregator of the user's) it declines, and the loop does it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, compress, islice
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,6 @@ from riverlock.flow.windows import GAP
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.merging import state_array
 from riverlock.runtime.pairing import Column
-from riverlock.runtime.program import MAIN
 from riverlock.runtime.spans import Instants
 from riverlock.runtime.stored_sessions import SessionColumns, StoredSessions
 from riverlock.state.codec import encode
@@ -77,11 +76,8 @@ def merge_sessions(
         for merge in merges_of(content.aggregates)
     ):
         return None
-    try:
-        run = SessionRun(program, content.aggregates, layout, reader, info)
-        return run if run.merge(data) else None
-    except (TypeError, ValueError, ArithmeticError):
-        return None  # a value does not fit: the loop says whose
+    run = SessionRun(program, content.aggregates, layout, reader, info)
+    return run if run.merge(data) else None
 
 
 @dataclass(frozen=True)
@@ -184,13 +180,11 @@ class SessionRun:
             is_over = whole.ends <= reached
             is_kept = whole.ends + self._process.lateness_us * is_over > reached
         self._given = whole.take(np.flatnonzero(is_over & ~whole.given))
-        after = SessionColumns(
-            whole.places,
-            whole.begins,
-            whole.ends,
-            whole.given | is_over,
-            whole.columns,
-        ).take(np.flatnonzero(is_kept))
+        kept = replace(whole, given=whole.given | is_over).take(np.flatnonzero(is_kept))
+        try:
+            after = self._stored.normal(kept)
+        except (TypeError, ValueError, ArithmeticError):
+            return False  # a value does not fit: the loop says whose
         self.log = self._changes(before, after)
         return True
 

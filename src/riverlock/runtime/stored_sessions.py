@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise, starmap
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["SessionColumns", "StoredSessions"]
 
 _INSTANT = pa.timestamp("us", tz="UTC")
+# Begin, end and whether it was given; then what a session holds.
+_BOUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class StoredSessions:
         self, layout: StateLayout, aggregates: Mapping[str, PartialAggregate]
     ) -> None:
         """Take what a session holds."""
-        (self._row,) = [layout.rows["key"]]
+        self._row = layout.rows["key"]
         (self._codec,) = self._row.codecs
         element = self._codec.type.element
         assert element is not None
@@ -95,7 +97,7 @@ class StoredSessions:
         lists = [() if p is None else decode(p)[0] for p in payloads]
         places = np.repeat(np.arange(len(lists)), list(map(len, lists)))
         rows = map(msgspec.structs.astuple, chain.from_iterable(lists))
-        found = list(zip(*rows, strict=True)) or [()] * (3 + len(self.kinds))
+        found = list(zip(*rows, strict=True)) or [()] * (_BOUNDS + len(self.kinds))
         begins, ends, given, *values = found
         columns = {
             name: Column.of_list(column, kind, is_numeric=self.is_numeric[name])
@@ -119,6 +121,7 @@ class StoredSessions:
                 return None
             columns |= found
         first = runs.starts
+        columns = {name: columns[name] for name in self.kinds}
         return SessionColumns(
             sessions.places[first],
             sessions.begins[first],
@@ -128,16 +131,30 @@ class StoredSessions:
             columns,
         )
 
+    def normal(self, sessions: SessionColumns) -> SessionColumns:
+        """Return sessions whose values are as they are stored.
+
+        Raises:
+            TypeError, ValueError, ArithmeticError: One does not fit its type.
+        """
+        columns = {
+            name: column if self.is_numeric[name] else self._normal(name, column)
+            for name, column in sessions.columns.items()
+        }
+        return replace(sessions, columns=columns)
+
+    def _normal(self, name: str, column: Column) -> Column:
+        kind = self.kinds[name]
+        values = codec_of(kind).from_arrow(column.as_list())
+        return Column.of_list(values, kind, is_numeric=False)
+
     def payloads(self, sessions: SessionColumns, size: int) -> list[bytes | None]:
         """Return the stored rows of so many keys, None for those without sessions."""
-        values = [
-            codec_of(kind).from_arrow(sessions.columns[name].as_list())
-            for name, kind in self.kinds.items()
-        ]
         begins, ends = (
             list(map(from_micros, each.tolist()))
             for each in (sessions.begins, sessions.ends)
         )
+        values = [column.as_list() for column in sessions.columns.values()]
         rows = zip(begins, ends, sessions.given.tolist(), *values, strict=True)
         structs = list(starmap(self._struct, rows))
         bounds = np.searchsorted(sessions.places, np.arange(size + 1)).tolist()
@@ -156,8 +173,8 @@ class StoredSessions:
             for each in (mine.begins, mine.ends)
         )
         values = [
-            state_array(kind, mine.columns[name].as_list(), name, uid)
-            for name, kind in self.kinds.items()
+            state_array(each, mine.columns[name].as_list(), name, uid)
+            for name, each in self.kinds.items()
         ]
         arrays = [*times, pa.array(mine.given, pa.bool_()), *values]
         structs = pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))
