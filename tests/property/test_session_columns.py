@@ -153,6 +153,7 @@ def stored(h: Harness) -> Any:
     return entries, timers, changes.schema, bits(changes.to_pylist())
 
 
+_ODD = (math.nan, 0.2, 0.3, 0.0, -0.0, None)
 _PLAIN = {"n": 1, "total": 0.1, "money": None, "word": "p", "gap": 3}
 
 
@@ -169,7 +170,15 @@ _PLAIN = {"n": 1, "total": 0.1, "money": None, "word": "p", "gap": 3}
 @example(
     [
         [{"k": "a", "at": at, **_PLAIN} for at in (0, 30, 33, 60)],
-        [{"k": "a", "at": at, **_PLAIN} for at in (2, 5, 7, 20, 11, 45)],
+        [
+            {"k": "a", "at": at, **_PLAIN, "total": x}
+            for at, x in zip((20, 2, 5, 7, 11, 45), _ODD, strict=True)
+        ],
+        [
+            {"k": key, "at": 70, **_PLAIN, "total": x}
+            for key, order in (("c", _ODD), ("d", _ODD[::-1]))
+            for x in order
+        ],
         [{"k": "a", "at": 13, **_PLAIN}, {"k": "b", "at": 1, **_PLAIN, "gap": 90}],
     ],
     [-20, 25, 44, 50, 60],
@@ -234,11 +243,13 @@ def test_timers_that_older_versions_set_for_each_session_are_forgotten(
         h._store._timers[timer_slot(EVENT, end - 1)[1:] + key_id] = key
         h._rebuilt._timers[timer_slot(EVENT, end - 1)[1:] + key_id] = key
 
+    h.send(row({"k": "a", "at": 65, **_PLAIN}))
     given = []
-    for mark in (15, 45, 80):
+    for mark in (15, 45, 72, 80):
         with watched(is_loop=is_loop):
             h.advance_watermark(from_micros(mark))
         given.append(len(h.output))
 
-    assert given == [1, 2, 3]
+    # One of the timers says nothing any more: the session has grown.
+    assert given == [1, 2, 2, 3]
     assert h.timers("a") == []

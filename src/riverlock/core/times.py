@@ -110,7 +110,7 @@ def micros(at: datetime) -> int:
 
 def from_micros(us: int) -> datetime:
     """Return microseconds since 1970 as an aware UTC instant."""
-    return EPOCH + timedelta(microseconds=us)
+    return EPOCH + timedelta(0, 0, us)  # by position: it is called for each session
 
 
 def to_iso(us: int) -> str:
