@@ -157,9 +157,9 @@ _ODD = (math.nan, 0.2, 0.3, 0.0, -0.0, None)
 _PLAIN = {"n": 1, "total": 0.1, "money": None, "word": "p", "gap": 3}
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(
-    st.lists(st.lists(RECORDS, max_size=9), min_size=1, max_size=5),
+    st.lists(st.lists(RECORDS, max_size=9), min_size=1, max_size=4),
     st.lists(st.integers(-20, 130), min_size=5, max_size=5).map(sorted),
     st.sampled_from([0, 20]),
     st.sampled_from([["k"], ["k", "m_n"], []]),
