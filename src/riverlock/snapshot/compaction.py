@@ -76,14 +76,18 @@ def choose(
 def _is_too_large(spans: list[list[StateFile]], entries: int, floor_bytes: int) -> bool:
     """Tell whether most rows are of no use any more.
 
-    Entries that expired may still be counted, so that the oldest span, which had none
-    when it was merged, is a measure too.
+    The number of entries is approximate (expired ones may count), so that the oldest
+    span, which had none that were gone when it was merged, is a measure too. A merge
+    must be worth it: there are half as many newer rows at least.
     """
     if sum(f.bytes for span in spans for f in span) <= floor_bytes:
         return False
     rows = sum(f.rows for span in spans for f in span)
     oldest = sum(f.rows for f in spans[0])
-    return rows > AMPLIFICATION * min(entries, oldest)
+    is_worth_it = rows > 1.5 * oldest
+    return rows > AMPLIFICATION * oldest or (
+        is_worth_it and rows > AMPLIFICATION * entries
+    )
 
 
 def _spans(files: tuple[StateFile, ...]) -> list[list[StateFile]]:
