@@ -9,14 +9,16 @@ import pyarrow as pa
 from riverlock.core.types import schema_of
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.files import write_state_file
-from riverlock.snapshot.layout import RegionPaths
+from riverlock.snapshot.layout import FLOW, RegionPaths
 from riverlock.snapshot.records import (
     FORMAT,
+    Flow,
     Manifest,
     OperatorState,
     StateFile,
     Variable,
 )
+from riverlock.snapshot.sealed import seal
 from riverlock.state.layout import arrow_schema
 from riverlock.storage import LocalStorage
 
@@ -89,6 +91,6 @@ def manifest(epoch: int, files: tuple[StateFile, ...] = ()) -> Manifest:
 
 
 def catalog(storage: LocalStorage) -> Catalog:
-    found = Catalog(storage)
-    found.open_flow("shop", key_groups=GROUPS, now_us=0)
-    return found
+    flow = Flow(format=FORMAT, name="shop", id="shop", key_groups=GROUPS, created_us=0)
+    storage.put_if_absent(FLOW, seal(flow))
+    return Catalog(storage)

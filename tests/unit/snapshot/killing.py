@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,10 @@ from riverlock.core import faults
 
 def killed_at(point: str, step: Callable[[], object], *, count: int = 1) -> bool:
     """Run a step in a child that is killed at a fail point; whether it came so far."""
-    child = os.fork()
+    with warnings.catch_warnings():
+        # Newer Pythons warn if there are threads: the child starts none, and soon dies.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
         module: Any = faults
         module._injector = faults.Injector(plan=faults.parse(f"{point}=kill@{count}"))
