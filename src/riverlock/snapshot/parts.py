@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.errors import SnapshotCorruptedError, StorageNotFoundError
+from riverlock.snapshot.parents import locate
 from riverlock.snapshot.records import Footer, Record
 from riverlock.snapshot.sealed import checksum
 
@@ -147,8 +148,9 @@ def _may_hold(row_group: Any, span: IdSpan) -> bool:
 
 
 def _read(storage: Storage, file: StateFile, start: int, size: int) -> bytes:
+    home, inner = locate(storage, file.path)
     try:
-        return storage.get_range(file.path, start, size)
+        return home.get_range(inner, start, size)
     except StorageNotFoundError as error:
         raise SnapshotCorruptedError(
             file.path, expected=f"{file.bytes} bytes", found="no such file"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.query.large import Counting, make_large
 
+import riverlock as rl
 from riverlock.core.errors import SnapshotCorruptedError
 from riverlock.query.store import Store
 from riverlock.snapshot import files, parts
@@ -67,6 +68,15 @@ def test_look_ups_agree_with_the_whole(large: Catalog) -> None:
     assert len(whole) == KEYS
     for n in range(0, KEYS, 997):
         assert found.get(n * 7919) == [{"k": n * 7919, "n": n}]
+
+
+def test_look_ups_in_a_fork_read_the_files_of_its_parent(
+    large: Catalog, tmp_path: Path
+) -> None:
+    new = tmp_path / "fork"
+    rl.stores.fork(large.storage.uri, str(new))
+
+    assert rl.open(str(new)).state("op").get(5 * 7919) == [{"k": 5 * 7919, "n": 5}]
 
 
 def test_slices_of_key_groups_make_up_the_whole(
