@@ -10,16 +10,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from riverlock.flow.operators import Aggregate, results_of
 from riverlock.runtime.columns import emitted_table
-from riverlock.runtime.merging import numbers, stored_columns
+from riverlock.runtime.merging import column_list, numbers, stored_columns
 from riverlock.runtime.program import MAIN
 from riverlock.state.changelog import ChangeLog
 from riverlock.state.codec import encode
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Sequence
 
     from riverlock.runtime.inputs import KeyedInput
     from riverlock.runtime.program import OperatorProgram
@@ -38,14 +39,14 @@ def fold(
     if data.table is None or not data.ids:
         return None
     places = np.repeat(np.arange(len(data.ids)), np.diff(data.bounds))
-    old = stored_columns(data.payloads, layout)
-    after: dict[str, list[Any]] = {}
+    old = stored_columns(pa.array(data.payloads, pa.binary()), layout)
+    after: dict[str, Sequence[Any]] = {}
     for merge in process.merges:
         for name, kind in merge.columns.items():
             found = numbers(data.table[name], places, old[name], kind, merge.how)
             if found is None:
                 return None
-            after[name] = found
+            after[name] = column_list(found)
     rows = list(zip(*(after[n] for n in layout.rows["key"].names), strict=True))
     return Folding(program, layout, data, rows)
 

@@ -8,6 +8,7 @@ to free again, for every worker that sees them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.runtime.columns import first_places
+from riverlock.state.key_columns import window_ends
+from riverlock.state.packed import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +30,6 @@ DELETED: Final = b""
 _MAX_LAYERS = 4
 # So many single ids are looked for in columns before a dict is made of them.
 _FEW = 20
-# Longer than any id: Arrow 26 fails if it is to slice up to the end.
-_MAX_ID = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,24 @@ class Layer:
     def of(cls, ids: Sequence[bytes], rows: Sequence[bytes]) -> Layer:
         """Make a layer of lists."""
         return cls(pa.array(ids, pa.binary()), pa.array(rows, pa.binary()))
+
+    @cached_property
+    def window_ends(self) -> np.ndarray:
+        """When the windows end that the ids are of, if they are of windows."""
+        return window_ends(self.ids)
+
+    @property
+    def are_gone(self) -> np.ndarray:
+        """Which of the rows are DELETED."""
+        found: np.ndarray = np.diff(bytes_of(self.rows)[1]) == 0
+        return found
+
+    def where(self, chosen: np.ndarray) -> Layer:
+        """Return the rows that are chosen."""
+        if chosen.all():
+            return self
+        mask = pa.array(chosen)
+        return Layer(self.ids.filter(mask), self.rows.filter(mask))
 
     def as_lists(self) -> tuple[list[bytes], list[bytes]]:
         """Return ids and rows as Python has them."""
@@ -75,6 +94,8 @@ class Layers:
     def __init__(self) -> None:
         """Begin without any."""
         self._layers: list[Layer] = []  # newest first
+        # No older store has entries of windows that end later than this; None: it may.
+        self.floor_us: int | None = None
         # Made when single ids are asked for again and again.
         self._index: dict[bytes, bytes] | None = None
         self._gets = 0
@@ -97,8 +118,16 @@ class Layers:
             ids = _concatenated([layer.ids for layer in self._layers])
             rows = _concatenated([layer.rows for layer in self._layers])
             first = pa.array(first_places(ids.dictionary_encode().indices.to_numpy()))
-            self._layers = [Layer(ids.take(first), rows.take(first))]
+            self._layers = [
+                self._without_gone(Layer(ids.take(first), rows.take(first)))
+            ]
         return self._layers[0]
+
+    def _without_gone(self, layer: Layer) -> Layer:
+        """Leave out windows that have come and gone above the store below."""
+        if self.floor_us is None or not len(layer.ids):
+            return layer
+        return layer.where(~layer.are_gone | (layer.window_ends <= self.floor_us))
 
     def as_dict(self) -> dict[bytes, bytes]:
         """Return all rows by id, DELETED ones too; not to be changed."""
@@ -106,15 +135,62 @@ class Layers:
             self._index = dict(zip(*self.merged().as_lists(), strict=True))
         return self._index
 
-    def between(self, low: bytes, high: bytes) -> Layer:
-        """Return the rows whose ids, behind the key group, lie in a span."""
-        layer = self.merged()
-        behind = pc.binary_slice(layer.ids, 2, _MAX_ID)
-        within = pc.and_(
-            pc.greater_equal(behind, pa.scalar(low, pa.binary())),
-            pc.less(behind, pa.scalar(high, pa.binary())),
+    def between(self, after_us: int | None, until_us: int) -> Layers:
+        """Return the rows of windows that end in a span of time."""
+        found = Layers()
+        for layer in self._layers:
+            ends = layer.window_ends
+            is_within = ends <= until_us
+            if after_us is not None:
+                is_within &= ends > after_us
+            if is_within.any():
+                found._layers.append(layer.where(is_within))
+        return found
+
+    def last_window(self) -> int | None:
+        """Return the latest end of any window, even of one gone."""
+        ends = [layer.window_ends for layer in self._layers if len(layer.ids)]
+        return max((int(mine.max()) for mine in ends), default=None)
+
+    def hides(self, layer: Layer) -> bool:
+        """Whether all rows of an older layer are DELETED by these."""
+        rows = self.find_all(layer.ids)
+        return (
+            not rows.null_count and (pc.max(pc.binary_length(rows)).as_py() or 0) == 0
         )
-        return Layer(layer.ids.filter(within), layer.rows.filter(within))
+
+    def under(self, layer: Layer) -> None:
+        """Put a layer below all others."""
+        self._layers.append(layer)
+
+    def first_window(self, after_us: int) -> int | None:
+        """Return the earliest end of a window after an instant, even of one gone."""
+        later = [
+            layer.window_ends[layer.window_ends > after_us] for layer in self._layers
+        ]
+        return min((int(ends.min()) for ends in later if len(ends)), default=None)
+
+    def find_all(self, ids: pa.BinaryArray) -> pa.BinaryArray:
+        """Return the rows of ids, or DELETED; null if nothing is known of one."""
+        asked, left = ids, np.arange(len(ids))
+        # Of all that is found: the place of the id, and the row.
+        places = [np.array([], dtype=np.int64)]
+        rows = [pa.array([], pa.binary())]
+        for layer in self._layers:
+            if not len(left):
+                break
+            mine, here = layer.find(asked)
+            places.append(left[mine])
+            rows.append(layer.rows.take(pa.array(here)))
+            is_left = np.ones(len(left), dtype=bool)
+            is_left[mine] = False
+            left, asked = left[is_left], asked.filter(pa.array(is_left))
+        from_places = np.concatenate(places)
+        indices = np.zeros(len(ids), dtype=np.int64)
+        indices[from_places] = np.arange(len(from_places))
+        is_missing = np.ones(len(ids), dtype=bool)
+        is_missing[from_places] = False
+        return pa.concat_arrays(rows).take(pa.array(indices, mask=is_missing))
 
     def get(self, entry_id: bytes) -> bytes | None:
         """Return the row of an id, or DELETED; None if nothing is known of it."""

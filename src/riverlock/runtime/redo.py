@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from riverlock.runtime.layers import DELETED, Layer
 from riverlock.snapshot.sealed import checksum
+from riverlock.state.column_log import ColumnLog
 from riverlock.state.store import Changes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from riverlock.state.changelog import ChangeLog
-    from riverlock.state.column_log import ColumnLog
 
 __all__ = ["Redo", "forget_recent", "read_redo", "write_redo"]
 
@@ -59,6 +59,10 @@ class Redo:
     @classmethod
     def of_log(cls, log: ChangeLog | ColumnLog) -> Redo:
         """Make one of what a task logged."""
+        if isinstance(log, ColumnLog):
+            columns, rows_of = log.columns()
+            layer = Layer(columns, rows_of.fill_null(DELETED))
+            return cls(layer, log.timers, log.expiries)
         ids, payloads = log.entries()
         rows = [DELETED if p is None else p for p in payloads]
         return cls((ids, rows), log.timers, log.expiries)

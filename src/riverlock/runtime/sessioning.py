@@ -246,11 +246,11 @@ class SessionRun:
         ids, groups, keys = self._keyed(places)
         return ColumnLog(
             self._layout,
-            ids=ids,
+            ids=pa.array(ids, pa.binary()),
             groups=groups,
             keys=keys,
             data=[self._stored.array(after, places, self.uid)],
-            payloads=[payloads[n] for n in places.tolist()],
+            payloads=pa.array([payloads[n] for n in places.tolist()], pa.binary()),
             added=visited.payloads.count(None) - payloads.count(None),
             timers=self._changed_timers(before, after),
         )

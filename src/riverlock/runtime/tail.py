@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from riverlock.core.times import END_US
-from riverlock.runtime.layers import DELETED, Layers
+from riverlock.runtime.layers import DELETED, Layer, Layers
 from riverlock.runtime.redo import Redo, read_redo, write_redo
-from riverlock.state.keys import time_of, window_span
+from riverlock.state.key_columns import sorted_places
 from riverlock.state.store import Changes, Rows, StateReader, Version
 
 if TYPE_CHECKING:
@@ -33,8 +33,12 @@ __all__ = ["Tail", "TailReader", "tail_at"]
 # More than these is flushed; up to twice as many rows, since the same keys may be in
 # several layers. A file costs a restarted worker a few milliseconds.
 _MAX_ROWS = 100_000
+# Windows are deleted soon, most of them before they have been in LMDB at all.
+_MAX_WINDOWS = 400_000
 _MAX_FILES = 64
 _MAX_BYTES = 64 << 20
+# Before any window ends.
+_NEVER = -(1 << 63)
 # A worker may come to see every range of every operator: it keeps these in memory.
 _MAX_TAILS = 8
 
@@ -50,6 +54,8 @@ class Tail:
         # What the files in memory lead to.
         self._end: Version | None = None
         self._files = self._bytes = 0
+        # All that LMDB has of windows that end until then is deleted here.
+        self.gone_until_us: int | None = None
 
     @property
     def is_full(self) -> bool:
@@ -57,10 +63,8 @@ class Tail:
         if self._files >= _MAX_FILES or self._bytes >= _MAX_BYTES:
             return True
         # Half of them may be hidden: merge before counting, not in every epoch.
-        return (
-            self.layers.size >= 2 * _MAX_ROWS
-            and len(self.layers.merged().ids) >= _MAX_ROWS
-        )
+        limit = _MAX_ROWS if self.layers.floor_us is None else _MAX_WINDOWS
+        return self.layers.size >= 2 * limit and len(self.layers.merged().ids) >= limit
 
     @property
     def is_empty(self) -> bool:
@@ -133,9 +137,20 @@ class Tail:
         entries = list(whole), list(whole.values())
         return Redo(entries, redo.timers, redo.expiries).changes()
 
+    def settle(self, reader: StateReader) -> None:
+        """Take note of which windows the LMDB file has: all later ones are here only.
+
+        Entries of those are not written to LMDB, to be deleted there, if they come and
+        go while they wait.
+        """
+        if self.layers.floor_us is None:
+            last = reader.last_window()
+            self.layers.floor_us = _NEVER if last is None else last
+
     def forget(self) -> None:
         """Drop what is in memory."""
         self.layers = Layers()
+        self.gone_until_us = None
         self._start = self._end = None
         self._files = self._bytes = 0
 
@@ -182,7 +197,7 @@ class TailReader:
 
     def __init__(self, reader: StateReader, tail: Tail) -> None:
         """Read ``tail`` first; it does not change while a task runs."""
-        self._reader, self._layers = reader, tail.layers
+        self._reader, self._layers, self._tail = reader, tail.layers, tail
         self.last, self.due_timers = reader.last, reader.due_timers
         self.first_timer = reader.first_timer
 
@@ -217,29 +232,47 @@ class TailReader:
         yield from merge(mine, older)
 
     def windows(self, after_us: int | None, until_us: int) -> Rows:
-        """Return the entries of windows that end in a span of time."""
-        mine = self._layers.between(*window_span(after_us, until_us))
-        ids, rows = self._reader.windows(after_us, until_us)
-        if not len(mine.ids):
-            return ids, rows
-        fresh = dict(zip(*mine.as_lists(), strict=True))
-        whole = {**dict(zip(ids, rows, strict=True)), **fresh}
-        kept = {i: row for i, row in whole.items() if row != DELETED}
+        """Return the entries of windows that end in a span, in the order of ids."""
+        tail = self._tail
+        tail.settle(self._reader)
+        mine = self._layers.between(after_us, until_us)
+        # What is gone from LMDB for good is not read again.
+        bounds = [t for t in (after_us, tail.gone_until_us) if t is not None]
+        since = max(bounds, default=None)
+        if since is None or since < until_us:
+            below = Layer(*self._reader.windows(since, until_us))
+            if not mine.hides(below):
+                mine.under(below)
+            elif after_us is None:
+                tail.gone_until_us = until_us
+        whole = mine.merged()
+        live = whole.where(~whole.are_gone)
         # In order: results must not depend on what lies where.
-        ordered = dict(sorted(kept.items()))
-        return list(ordered), list(ordered.values())
+        order = pa.array(sorted_places(live.ids))
+        return live.ids.take(order), live.rows.take(order)
+
+    def get_windows(self, ids: pa.BinaryArray) -> pa.BinaryArray:
+        """Return the payloads of entries of windows, null for those that are not."""
+        found = self._layers.find_all(ids)
+        unknown = found.is_null()
+        if found.null_count:
+            older = self._reader.get_windows(ids.filter(unknown))
+            found = pc.replace_with_mask(found, unknown, older)
+        return pc.if_else(pc.equal(pc.binary_length(found), 0), None, found)
 
     def first_window(self, after_us: int) -> int | None:
         """Return the earliest end of a window after an instant.
 
         Windows in the future are never deleted: what LMDB has is still there.
         """
-        mine = self._layers.between(*window_span(after_us, END_US)).ids
-        first = self._reader.first_window(after_us)
-        found = [] if first is None else [first]
-        if len(mine):
-            found.append(time_of(pc.min(pc.binary_slice(mine, 4, 12)).as_py()))
-        return min(found, default=None)
+        layers, reader = self._layers, self._reader
+        found = layers.first_window(after_us), reader.first_window(after_us)
+        return min((end for end in found if end is not None), default=None)
+
+    def last_window(self) -> int | None:
+        """Return the latest end of any window; some may be gone."""
+        found = self._layers.last_window(), self._reader.last_window()
+        return max((end for end in found if end is not None), default=None)
 
 
 # The tails of this process, most recently used last.

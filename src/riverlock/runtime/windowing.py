@@ -19,19 +19,36 @@ import pyarrow.compute as pc
 from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.times import END_US
 from riverlock.core.types import Field, Schema, Type
-from riverlock.flow.operators import results_of
 from riverlock.flow.window_aggregate import LONG_KEY, WindowAggregate
 from riverlock.runtime.boundary import aggregator_errors
 from riverlock.runtime.collecting import folded
 from riverlock.runtime.columns import GROUP, ROWS, TIME, WINDOW, first_places
 from riverlock.runtime.inputs import distinct_codes, in_position, key_values
-from riverlock.runtime.merging import merged, state_array, stored_columns
+from riverlock.runtime.merging import (
+    Column,
+    column_list,
+    finished,
+    joined_columns,
+    merged,
+    settled,
+    state_array,
+    stored_columns,
+    stored_rows,
+    taken,
+)
 from riverlock.runtime.program import MAIN
 from riverlock.state.codec import encode
 from riverlock.state.column_log import ColumnLog
-from riverlock.state.key_columns import sorted_places, window_id_column
-from riverlock.state.keys import is_hashed, window_of
+from riverlock.state.key_columns import (
+    group_column,
+    sorted_places,
+    window_ends,
+    window_id_column,
+    window_keys,
+)
+from riverlock.state.keys import is_hashed
 from riverlock.state.layout import decoder
+from riverlock.state.packed import unpacked
 from riverlock.state.store import EVENT
 
 if TYPE_CHECKING:
@@ -46,6 +63,7 @@ __all__ = ["WindowRun", "late_panes", "pane_ends"]
 
 _BEGINNING = -(1 << 62)
 _INSTANT = pa.timestamp("us", tz="UTC")
+_NOTHING = pa.array([], pa.binary())
 
 
 @dataclass(frozen=True)
@@ -53,27 +71,22 @@ class _Rows:
     """Panes of state, or windows: whose, when each ends, and the partial columns."""
 
     # Of the entry; of a window, those of any entry of its key.
-    ids: list[bytes]
+    ids: pa.BinaryArray
     ends: np.ndarray
-    columns: Mapping[str, Sequence[Any]]
+    columns: Mapping[str, Column]
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.ends)
 
     def take(self, places: np.ndarray) -> _Rows:
         """Return some of them."""
-        some = places.tolist()
-        return _Rows(
-            [self.ids[n] for n in some],
-            self.ends[places],
-            {name: [column[n] for n in some] for name, column in self.columns.items()},
-        )
+        some = pa.array(places)
+        columns = {name: taken(column, some) for name, column in self.columns.items()}
+        return _Rows(self.ids.take(some), self.ends[places], columns)
 
     def and_also(self, other: _Rows) -> _Rows:
         """Return these and others."""
-        columns = {n: [*c, *other.columns[n]] for n, c in self.columns.items()}
-        ends = np.concatenate([self.ends, other.ends])
-        return _Rows([*self.ids, *other.ids], ends, columns)
+        return _joined([self, other])
 
 
 class WindowRun:
@@ -99,10 +112,12 @@ class WindowRun:
         self._late_at = first_open_us(program.late_at(info))
         self.late_rows = 0
         fresh = None if table is None else self._on_time(table)
-        self._before: list[bytes | None] = []
-        self._touched = self._merged(fresh) if fresh else self._panes([], [])
+        self._before = _NOTHING
+        self._touched = (
+            self._merged(fresh) if fresh else self._panes(_NOTHING, _NOTHING)
+        )
         # Panes that were stored and are no longer needed.
-        self._closed = self._panes([], [])
+        self._closed = self._panes(_NOTHING, _NOTHING)
         self.log = self._changes()
 
     # What arrives
@@ -138,40 +153,43 @@ class WindowRun:
         rank[order] = np.arange(len(order))
         in_order = pa.array(order)
         distinct = distinct.take(in_order)
-        names = ids.take(in_order).to_pylist()
-        self._before = self._reader.get_many(names)
+        ids = ids.take(in_order)
+        self._before = self._reader.get_windows(ids)
         old = stored_columns(self._before, self._layout)
         places = rank[codes]
-        new: dict[str, Sequence[Any]] = {}
+        new: dict[str, Column] = {}
         for merge in self._process.merges:
             new |= merged(merge, table, places, old)
         if LONG_KEY in old:
-            new[LONG_KEY] = self._long_keys(names, distinct, keys)
-        return _Rows(names, distinct[WINDOW].to_numpy(), new)
+            new[LONG_KEY] = self._long_keys(ids, distinct, keys)
+        new = settled(new, self._layout, self.uid)
+        return _Rows(ids, distinct[WINDOW].to_numpy(), new)
 
     @staticmethod
-    def _long_keys(ids: list[bytes], distinct: pa.Table, keys: Schema) -> list[Any]:
+    def _long_keys(ids: pa.BinaryArray, distinct: pa.Table, keys: Schema) -> Column:
         """Return the keys that their ids do not tell."""
-        if not any(len(i) == _HASHED_ID and is_hashed(i[12:]) for i in ids):
-            return [None] * len(ids)
+        if not pc.any(pc.equal(pc.binary_length(ids), _HASHED_ID)).as_py():
+            return pa.nulls(len(ids), pa.binary())
         rows = zip(*key_values(distinct, keys), strict=True)
         return [
             encode(row) if is_hashed(i[12:]) else None
-            for i, row in zip(ids, rows, strict=True)
+            for i, row in zip(ids.to_pylist(), rows, strict=True)
         ]
 
-    def _panes(self, ids: list[bytes], payloads: Sequence[bytes]) -> _Rows:
-        ends = np.array([window_of(i)[0] for i in ids], dtype=np.int64)
-        return _Rows(ids, ends, stored_columns(payloads, self._layout))
+    def _panes(self, ids: pa.BinaryArray, payloads: pa.BinaryArray) -> _Rows:
+        return _Rows(ids, window_ends(ids), stored_columns(payloads, self._layout))
 
     def _stored(self, after_us: int | None, until_us: int) -> _Rows:
         """Return panes that end in a span of time and were not touched."""
         ids, payloads = self._reader.windows(after_us, until_us)
-        known = set(self._touched.ids)
-        if known and not known.isdisjoint(ids):
-            pairs = zip(ids, payloads, strict=True)
-            left = [(i, p) for i, p in pairs if i not in known]
-            ids, payloads = [i for i, _ in left], [p for _, p in left]
+        touched = self._touched
+        may_be_known = touched.ends <= until_us
+        if after_us is not None:
+            may_be_known &= touched.ends > after_us
+        if len(ids) and may_be_known.any():
+            known = touched.ids.filter(pa.array(may_be_known))
+            left = pc.invert(pc.is_in(ids, value_set=known))
+            ids, payloads = ids.filter(left), payloads.filter(left)
         return self._panes(ids, payloads)
 
     # What is given
@@ -228,56 +246,73 @@ class WindowRun:
         if not len(ends):
             return _joined([])
         first, last = int(ends.min()) - self._window.size_us, int(ends.max())
-        panes = self._stored(first, last).and_also(self._touched)
-        return self._slide(panes, ends, only=self._touched)
+        stored = self._stored(first, last)
+        is_touched = np.arange(len(stored) + len(self._touched)) >= len(stored)
+        return self._slide(stored.and_also(self._touched), ends, is_touched)
 
     def _slide(
-        self, panes: _Rows, ends: np.ndarray, only: _Rows | None = None
+        self, panes: _Rows, ends: np.ndarray, is_chosen: np.ndarray | None = None
     ) -> _Rows:
         """Merge panes to the windows that end at given instants.
 
         Args:
             panes: All panes of these windows.
             ends: When the windows end.
-            only: Give those windows only that hold one of these panes, for its key.
+            is_chosen: Give those windows only that hold one of these panes.
         """
         order = np.argsort(panes.ends, kind="stable")
         panes = panes.take(order)
-        codes, first = _key_codes(panes.ids)
-        table = self._as_table(panes)
-        mine = None if only is None else self._windows_of(only)
-        found = []
+        keys = window_keys(panes.ids).dictionary_encode()
+        codes, size = keys.indices.to_numpy(), len(keys.dictionary)
+        first, rank = first_places(codes), np.empty(size, dtype=np.int64)
+        chosen = codes if is_chosen is None else np.where(is_chosen[order], codes, -1)
+        table, found = self._as_table(panes), []
         for end in ends.tolist():
             begin = end - self._window.size_us
             low, high = np.searchsorted(panes.ends, [begin, end], side="right")
-            there, places = np.unique(codes[low:high], return_inverse=True)
+            is_there = np.zeros(size + 1, dtype=bool)
+            is_there[chosen[low:high]] = True
+            there = np.flatnonzero(is_there[:size])
             if not len(there):
                 continue
-            part, unset = table.slice(low, high - low), (None,) * len(there)
-            old = dict.fromkeys(panes.columns, unset)
-            columns: dict[str, Sequence[Any]] = {}
-            for merge in self._process.merges:
-                columns |= merged(merge, part, places, old)
-            ids = [panes.ids[n] for n in first[there].tolist()]
-            if LONG_KEY in old:
-                columns[LONG_KEY] = [
-                    panes.columns[LONG_KEY][n] for n in first[there].tolist()
-                ]
-            made = _Rows(ids, np.full(len(ids), end), columns)
-            if mine is not None:
-                is_mine = [(key, end) in mine for key in _keys(ids)]
-                made = made.take(np.flatnonzero(is_mine))
-            found.append(made)
+            rank[:] = -1
+            rank[there] = np.arange(len(there))
+            places, part = rank[codes[low:high]], table.slice(low, high - low)
+            if is_chosen is not None:
+                part, places = part.filter(pa.array(places >= 0)), places[places >= 0]
+            found.append(self._of_window(end, part, places, panes, first[there]))
         return _joined(found)
 
-    def _windows_of(self, panes: _Rows) -> set[tuple[bytes, int]]:
-        """Return keys and ends of the windows that some panes are in."""
-        window = self._window
-        return {
-            (key, end)
-            for key, pane in zip(_keys(panes.ids), panes.ends.tolist(), strict=True)
-            for end in window.ends_of(pane)
+    def _of_window(
+        self,
+        end: int,
+        part: pa.Table,
+        places: np.ndarray,
+        panes: _Rows,
+        first: np.ndarray,
+    ) -> _Rows:
+        """Merge the panes of all keys in one window.
+
+        Args:
+            end: When it ends.
+            part: The panes.
+            places: Whose they are.
+            panes: Where the keys are found.
+            first: A row there of each key.
+        """
+        row, n = self._layout.rows["key"], len(first)
+        old = {
+            name: pa.nulls(n, codec.type.to_arrow())
+            for name, codec in zip(row.names, row.codecs, strict=True)
         }
+        columns: dict[str, Column] = {}
+        for merge in self._process.merges:
+            columns |= merged(merge, part, places, old)
+        some = pa.array(first)
+        if LONG_KEY in old:
+            columns[LONG_KEY] = taken(panes.columns[LONG_KEY], some)
+        columns = settled(columns, self._layout, self.uid)
+        return _Rows(panes.ids.take(some), np.full(n, end), columns)
 
     def _as_table(self, panes: _Rows) -> pa.Table:
         row = self._layout.rows["key"]
@@ -304,7 +339,7 @@ class WindowRun:
         ends = pa.array(windows.ends, pa.int64())
         starts = pa.array(windows.ends - self._window.size_us, pa.int64())
         aggregates = self._process.aggregates
-        results = results_of(aggregates, windows.columns, len(windows.ids))
+        results = finished(aggregates, windows.columns, len(windows))
         arrays = [
             *self._key_arrays(windows, Schema(keys)),
             *(times.cast(_INSTANT) for times in (starts, ends)),
@@ -322,8 +357,14 @@ class WindowRun:
     def _key_arrays(self, windows: _Rows, keys: Schema) -> list[pa.Array]:
         if not keys.fields:
             return []
-        rows = self._key_rows(windows.ids, windows.columns.get(LONG_KEY, ()))
-        columns = zip(*rows, strict=True) if rows else [()] * len(keys.fields)
+        if not len(windows):
+            return [pa.nulls(0, f.type.to_arrow()) for f in keys.fields]
+        found = unpacked(windows.ids, [f.type for f in keys.fields], skip=12)
+        if found is not None:
+            return found
+        long_keys = column_list(windows.columns[LONG_KEY])
+        rows = self._key_rows(windows.ids.to_pylist(), long_keys)
+        columns = zip(*rows, strict=True)
         return [
             state_array(f.type, column, f.name, self.uid)
             for f, column in zip(keys.fields, columns, strict=True)
@@ -359,37 +400,24 @@ class WindowRun:
             self._closed = old.take(np.flatnonzero(is_closed))
             gone = last_ends(self._window, touched.ends) <= closed_at
         closed = self._closed
-        row = self._layout.rows["key"]
-        values = zip(*(touched.columns[n] for n in row.names), strict=True)
-        payloads: list[bytes | None] = [
-            None if is_gone else encode(row_values)
-            for row_values, is_gone in zip(values, gone.tolist(), strict=True)
-        ]
-        changed = np.array(
-            [a != b for a, b in zip(payloads, self._before, strict=True)], dtype=bool
+        rows = stored_rows(touched.columns, self._layout) if len(touched) else _NOTHING
+        payloads = pc.if_else(pa.array(gone), pa.scalar(None, pa.binary()), rows)
+        is_changed = _differ(payloads, self._before)
+        added = self._before.null_count - payloads.null_count - len(closed)
+        whole = touched.take(np.flatnonzero(is_changed)).and_also(closed)
+        payloads = pa.concat_arrays(
+            [payloads.filter(pa.array(is_changed)), pa.nulls(len(closed), pa.binary())]
         )
-        known = sum(b is not None for b in self._before)
-        added = sum(p is not None for p in payloads) - known - len(closed)
-        kept = touched.take(np.flatnonzero(changed))
-        payloads = [payloads[n] for n in np.flatnonzero(changed).tolist()]
-        whole = kept.and_also(closed)
-        payloads += [None] * len(closed)
-        order = sorted(range(len(whole)), key=whole.ids.__getitem__)
-        return self._logged(
-            whole.take(np.array(order, dtype=np.int64)),
-            [payloads[n] for n in order],
-            added,
-        )
+        order = sorted_places(whole.ids)
+        return self._logged(whole.take(order), payloads.take(pa.array(order)), added)
 
-    def _logged(
-        self, panes: _Rows, payloads: list[bytes | None], added: int
-    ) -> ColumnLog:
+    def _logged(self, panes: _Rows, payloads: pa.BinaryArray, added: int) -> ColumnLog:
         row = self._layout.rows["key"]
         keys = Schema(self._program.keys.fields[1:])
         return ColumnLog(
             self._layout,
             ids=panes.ids,
-            groups=pa.array([int.from_bytes(i[:2]) for i in panes.ids], pa.int32()),
+            groups=group_column(panes.ids),
             keys=[
                 pa.array(panes.ends, pa.int64()).cast(_INSTANT),
                 *self._key_arrays(panes, keys),
@@ -429,16 +457,26 @@ _HASHED_ID = 2 + 10 + 34
 
 def _joined(parts: Sequence[_Rows]) -> _Rows:
     if not parts:
-        return _Rows([], np.array([], dtype=np.int64), {})
+        return _Rows(_NOTHING, np.array([], dtype=np.int64), {})
+    parts = [p for p in parts if len(p)] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
     columns = {
-        n: [v for p in parts for v in p.columns.get(n, ())] for n in _names(parts)
+        name: joined_columns([p.columns[name] for p in parts])
+        for name in parts[0].columns
     }
-    ids = [i for p in parts for i in p.ids]
+    ids = pa.concat_arrays([p.ids for p in parts])
     return _Rows(ids, np.concatenate([p.ends for p in parts]), columns)
 
 
-def _names(parts: Sequence[_Rows]) -> list[str]:
-    return list(dict.fromkeys(n for p in parts for n in p.columns))
+def _differ(one: pa.BinaryArray, other: pa.BinaryArray) -> np.ndarray:
+    """Return where columns are not the same; null is the same as null."""
+    both = pc.fill_null(pc.not_equal(one, other), False)  # noqa: FBT003 - a value
+    found: np.ndarray = np.logical_or(
+        both.to_numpy(zero_copy_only=False),
+        pc.xor(one.is_null(), other.is_null()).to_numpy(zero_copy_only=False),
+    )
+    return found
 
 
 def _first_ends(window: TimeWindows, panes: np.ndarray) -> np.ndarray:
@@ -496,15 +534,3 @@ def _ends_of(window: TimeWindows, panes: np.ndarray) -> np.ndarray:
         strict=True,
     )
     return np.concatenate([np.arange(a, b + 1, window.slide_us) for a, b in runs])
-
-
-def _keys(ids: Sequence[bytes]) -> list[bytes]:
-    """Return what ids of one key have in common."""
-    return [i[:2] + i[12:] for i in ids]
-
-
-def _key_codes(ids: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Number the keys of entries; returns a code per entry and an entry per code."""
-    encoded = pa.array(_keys(ids), pa.binary()).dictionary_encode()
-    codes = encoded.indices.to_numpy()
-    return codes, first_places(codes)

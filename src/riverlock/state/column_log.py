@@ -27,11 +27,11 @@ class ColumnLog:
         self,
         layout: StateLayout,
         *,
-        ids: Sequence[bytes],
+        ids: pa.BinaryArray,
         groups: pa.Array,
         keys: Sequence[pa.Array],
         data: Sequence[pa.Array],
-        payloads: Sequence[bytes | None],
+        payloads: pa.BinaryArray,
         added: int,
         timers: TimerColumns | None = None,
     ) -> None:
@@ -43,7 +43,7 @@ class ColumnLog:
             groups: Their key groups.
             keys: The key columns.
             data: The values, in the order of the layout.
-            payloads: The same as bytes; None for a row that is gone.
+            payloads: The same as bytes; null for a row that is gone.
             added: How many rows there are more than before.
             timers: Those that were set or removed.
         """
@@ -57,15 +57,23 @@ class ColumnLog:
     @property
     def is_empty(self) -> bool:
         """Whether nothing changed."""
-        return not self._ids and not self.timers
+        return not len(self._ids) and not self.timers
 
     def entries(self) -> tuple[list[bytes], list[bytes | None]]:
-        """Return the ids that changed and their payloads, None for those gone."""
-        ids, payloads = list(self._ids), list(self._payloads)
-        if self._timers is not None:
-            ids += self._timers.entry_ids
-            payloads += self._timers.payloads
-        return ids, payloads
+        """Return the same as lists, as a ``ChangeLog`` has them."""
+        ids, payloads = self.columns()
+        return ids.to_pylist(), payloads.to_pylist()
+
+    def columns(self) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+        """Return the ids that changed and their payloads, null for those gone."""
+        if self._timers is None:
+            return self._ids, self._payloads
+        ids = pa.array(self._timers.entry_ids, pa.binary())
+        payloads = pa.array(self._timers.payloads, pa.binary())
+        return (
+            pa.concat_arrays([self._ids, ids]),
+            pa.concat_arrays([self._payloads, payloads]),
+        )
 
     def table(self) -> pa.Table:
         """Return the changes as a table sorted by id."""
@@ -80,10 +88,10 @@ class ColumnLog:
     def _rows(self) -> pa.Table:
         schema, n = self._layout.arrow, len(self._ids)
         kinds = {f.name: f.type for f in schema}
-        gone = pa.array([p is None for p in self._payloads], pa.bool_())
+        gone = self._payloads.is_null()
         return pa.table(
             [
-                pa.array(self._ids, pa.binary()),
+                self._ids,
                 pa.repeat(pa.scalar("values"), n),
                 self._groups,
                 pa.StructArray.from_arrays(self._keys, fields=list(kinds["key"])),

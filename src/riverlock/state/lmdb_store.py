@@ -27,9 +27,12 @@ from zlib import crc32
 
 import lmdb
 import msgspec
+import numpy as np
+import pyarrow as pa
 
 from riverlock.core.errors import StateCorruptedError
 from riverlock.core.times import END_US
+from riverlock.state.key_columns import window_ends
 from riverlock.state.keys import time_bytes, time_of, window_of, window_span
 from riverlock.state.store import Changes, Rows, StateReader, Version
 
@@ -438,7 +441,24 @@ class _LmdbReader:
                     payloads.append(self._checked(entry_id, raw))
         except _DAMAGE as error:
             raise self._damaged(error) from error
-        return ids, payloads
+        return pa.array(ids, pa.binary()), pa.array(payloads, pa.binary())
+
+    def get_windows(self, ids: pa.BinaryArray) -> pa.BinaryArray:
+        """As ``get_many``; what is of no window that is here need not be looked for."""
+        ends = window_ends(ids)
+        unknown = [e for e in np.unique(ends).tolist() if not self._has_window(e)]
+        if not unknown:
+            return pa.array(self.get_many(ids.to_pylist()), pa.binary())
+        asked = np.flatnonzero(~np.isin(ends, unknown))
+        mine = self.get_many(ids.take(pa.array(asked)).to_pylist())
+        found = np.full(len(ids), None, dtype=object)
+        found[asked] = mine
+        return pa.array(found, pa.binary())
+
+    def _has_window(self, end_us: int) -> bool:
+        """Whether any key has an entry in the windows that end at an instant."""
+        first = self.first_window(end_us - 1)
+        return first == end_us
 
     def first_window(self, after_us: int) -> int | None:
         low, high = window_span(after_us, END_US)
@@ -453,6 +473,22 @@ class _LmdbReader:
         except _DAMAGE as error:
             raise self._damaged(error) from error
         return min(found, default=None)
+
+    def last_window(self) -> int | None:
+        low, high = window_span(None, END_US)
+        found: list[int] = []
+        cursor = self._entries
+        try:
+            for group in self._groups():
+                self._trust(group)
+                past = group + high
+                if cursor.prev() if cursor.set_range(past) else cursor.last():
+                    entry_id = cursor.key()
+                    if entry_id >= group + low:
+                        found.append(window_of(entry_id)[0])
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
+        return max(found, default=None)
 
     def last(self, prefix: bytes) -> bytes | None:
         cursor = self._entries

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from riverlock.core.times import END_US
 from riverlock.state.keys import time_bytes, time_of, window_of, window_span
 
@@ -79,12 +81,22 @@ class MemoryStore:
         """Return the entries of windows that end in a span of time."""
         low, high = window_span(after_us, until_us)
         ids = sorted(i for i in self._entries if low <= i[2:] < high)
-        return ids, [self._entries[i] for i in ids]
+        rows = [self._entries[i] for i in ids]
+        return pa.array(ids, pa.binary()), pa.array(rows, pa.binary())
+
+    def get_windows(self, ids: pa.BinaryArray) -> pa.BinaryArray:
+        """Return the payloads of entries of windows, null for those that are not."""
+        return pa.array(self.get_many(ids.to_pylist()), pa.binary())
 
     def first_window(self, after_us: int) -> int | None:
         """Return the earliest end of a window after an instant."""
         ids, _ = self.windows(after_us, END_US)
-        return min((window_of(i)[0] for i in ids), default=None)
+        return min((window_of(i)[0] for i in ids.to_pylist()), default=None)
+
+    def last_window(self) -> int | None:
+        """Return the latest end of any window."""
+        ids, _ = self.windows(None, END_US)
+        return max((window_of(i)[0] for i in ids.to_pylist()), default=None)
 
     def last(self, prefix: bytes) -> bytes | None:
         """Return the greatest id that begins with ``prefix``."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    import pyarrow as pa
+
 __all__ = [
     "EVENT",
     "PROCESSING",
@@ -30,7 +32,8 @@ __all__ = [
 ]
 
 EVENT, PROCESSING = 0, 1
-Rows: TypeAlias = tuple[list[bytes], list[bytes]]
+# Ids and their payloads.
+Rows: TypeAlias = "tuple[pa.BinaryArray, pa.BinaryArray]"
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -77,14 +80,24 @@ class StateReader(Protocol):
         ...
 
     def windows(self, after_us: int | None, until_us: int) -> Rows:
-        """Return the entries of windows that end after one instant, until another.
+        """Return the entries of windows that end in a span, in the order of their ids.
 
-        Ids in any order, and their payloads.
+        Args:
+            after_us: They end after this instant; None: whenever.
+            until_us: They end at this instant, or before.
         """
+        ...
+
+    def get_windows(self, ids: pa.BinaryArray) -> pa.BinaryArray:
+        """Return the payloads of entries of windows, null for those that are not."""
         ...
 
     def first_window(self, after_us: int) -> int | None:
         """Return the earliest end of a window after an instant."""
+        ...
+
+    def last_window(self) -> int | None:
+        """Return the latest end of any window."""
         ...
 
     def last(self, prefix: bytes) -> bytes | None:
