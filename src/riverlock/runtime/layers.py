@@ -154,10 +154,10 @@ class Layers:
 
     def hides(self, layer: Layer) -> bool:
         """Whether all rows of an older layer are DELETED by these."""
-        rows = self.find_all(layer.ids)
-        return (
-            not rows.null_count and (pc.max(pc.binary_length(rows)).as_py() or 0) == 0
-        )
+        if not len(layer.ids):
+            return True
+        rows = self.find_windows(layer.ids)
+        return not rows.null_count and pc.max(pc.binary_length(rows)).as_py() == 0
 
     def under(self, layer: Layer) -> None:
         """Put a layer below all others."""
@@ -170,13 +170,16 @@ class Layers:
         ]
         return min((int(ends.min()) for ends in later if len(ends)), default=None)
 
-    def find_all(self, ids: pa.BinaryArray) -> pa.BinaryArray:
+    def find_windows(self, ids: pa.BinaryArray) -> pa.BinaryArray:
         """Return the rows of ids, or DELETED; null if nothing is known of one."""
         asked, left = ids, np.arange(len(ids))
+        ends = window_ends(ids)
+        span = (int(ends.min()) - 1, int(ends.max())) if len(ids) else (0, 0)
         # Of all that is found: the place of the id, and the row.
         places = [np.array([], dtype=np.int64)]
         rows = [pa.array([], pa.binary())]
-        for layer in self._layers:
+        # Other windows, most of them over, need not be looked through.
+        for layer in self.between(*span)._layers:
             if not len(left):
                 break
             mine, here = layer.find(asked)

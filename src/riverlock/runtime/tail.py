@@ -253,7 +253,7 @@ class TailReader:
 
     def get_windows(self, ids: pa.BinaryArray) -> pa.BinaryArray:
         """Return the payloads of entries of windows, null for those that are not."""
-        found = self._layers.find_all(ids)
+        found = self._layers.find_windows(ids)
         unknown = found.is_null()
         if found.null_count:
             older = self._reader.get_windows(ids.filter(unknown))
