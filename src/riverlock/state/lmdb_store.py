@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from riverlock.core.errors import StateCorruptedError
 from riverlock.core.times import END_US
-from riverlock.state.key_columns import window_ends
+from riverlock.state.key_columns import group_column, window_ends
 from riverlock.state.keys import time_bytes, time_of, window_of, window_span
 from riverlock.state.store import Changes, Rows, StateReader, Version
 
@@ -62,6 +62,8 @@ _FIRST_MAP = 64 << 20
 _FORMAT = 2
 _VERSION = b"version"
 _SUMS = b"sums"
+# Whether a window is here at all takes a look into each key group.
+_FEW_WINDOWS = 16
 # Where the sum of the timers is kept among those of key groups, which have two bytes.
 _TIMERS = b"timers"
 
@@ -445,8 +447,13 @@ class _LmdbReader:
 
     def get_windows(self, ids: pa.BinaryArray) -> pa.BinaryArray:
         """As ``get_many``; what is of no window that is here need not be looked for."""
+        for group in np.unique(group_column(ids).to_numpy()).tolist():
+            self._trust(group.to_bytes(2))
         ends = window_ends(ids)
-        unknown = [e for e in np.unique(ends).tolist() if not self._has_window(e)]
+        distinct = np.unique(ends).tolist()
+        unknown = []
+        if len(distinct) <= _FEW_WINDOWS:
+            unknown = [e for e in distinct if not self._has_window(e)]
         if not unknown:
             return pa.array(self.get_many(ids.to_pylist()), pa.binary())
         asked = np.flatnonzero(~np.isin(ends, unknown))
@@ -457,8 +464,7 @@ class _LmdbReader:
 
     def _has_window(self, end_us: int) -> bool:
         """Whether any key has an entry in the windows that end at an instant."""
-        first = self.first_window(end_us - 1)
-        return first == end_us
+        return self.first_window(end_us - 1) == end_us
 
     def first_window(self, after_us: int) -> int | None:
         low, high = window_span(after_us, END_US)
