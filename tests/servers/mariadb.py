@@ -93,9 +93,12 @@ class Mariadb(Server):
     """A server that listens on a Unix socket only."""
 
     def __init__(self) -> None:
-        self._root = _unpacked()
         super().__init__("mariadb")
         self._data = self.folder / "data"
+        self._first = self.folder / "first.sql"
+
+    def prepare(self) -> None:
+        self._root = _unpacked()
         self._data.mkdir()
         if self.as_user:
             os.chown(self._data, self.as_user["user"], self.as_user["group"])
@@ -113,7 +116,6 @@ class Mariadb(Server):
             capture_output=True,
             env=self.environment(),
         )
-        self._first = self.folder / "first.sql"
         self._first.write_text(
             "CREATE DATABASE IF NOT EXISTS flow;\n"
             f"CREATE USER IF NOT EXISTS flow@'%' IDENTIFIED BY '{PASSWORD}';\n"

@@ -23,16 +23,18 @@ class Postgres(Server):
 
     def __init__(self) -> None:
         super().__init__("postgres")
+        self._data = self.folder / "data"
+
+    def prepare(self) -> None:
         self._programs = self._find_programs()
-        data, secret = self.folder / "data", self.folder / "password.txt"
+        secret = self.folder / "password.txt"
         secret.write_text(PASSWORD)
         if self.as_user:
             os.chown(secret, self.as_user["user"], self.as_user["group"])
-        self._data = data
         subprocess.run(
             [
                 str(self._programs / "initdb"),
-                f"--pgdata={data}",
+                f"--pgdata={self._data}",
                 "--username=flow",
                 f"--pwfile={secret}",
                 "--auth=scram-sha-256",

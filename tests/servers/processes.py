@@ -38,7 +38,12 @@ class Server:
         self.as_user = unprivileged()
         if self.as_user:
             os.chown(self.folder, self.as_user["user"], self.as_user["group"])
+        self._is_prepared = False
         self._process: subprocess.Popen[bytes] | None = None
+
+    def prepare(self) -> None:
+        """Make the data folder; before the first start."""
+        raise NotImplementedError
 
     def command(self) -> list[str]:
         raise NotImplementedError
@@ -51,6 +56,9 @@ class Server:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
+        if not self._is_prepared:
+            self.prepare()
+            self._is_prepared = True
         with (self.folder / "log.txt").open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(),

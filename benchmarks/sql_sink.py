@@ -1,0 +1,169 @@
+"""Upserts into PostgreSQL: ours, ``foreachBatch`` with executemany, and bare COPY.
+
+    python -m benchmarks.sql_sink [--rows 100000] [--epochs 5]
+
+The server is started from the wheel that the tests use. All three write the same rows
+into tables with the same primary key. The first epoch, which starts workers, does not
+count. COPY cannot replace rows, so each part has keys of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import itertools
+import statistics
+import tempfile
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv as csv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import Row
+    from tests.servers.postgres import Postgres
+
+COLUMNS = {
+    "k": "id",
+    "name": "concat('customer-', id % 1000)",
+    "amount": "cast(id % 9973 as double) / 7",
+    "at": "timestamp_seconds(1700000000 + id % 86400)",
+}
+TABLE = (
+    "CREATE TABLE {} (k bigint PRIMARY KEY, name text, amount double precision,"
+    " at timestamptz)"
+)
+UPSERT = (
+    "INSERT INTO executemany_rows VALUES (%s, %s, %s, %s) ON CONFLICT (k) DO UPDATE"
+    " SET name = excluded.name, amount = excluded.amount, at = excluded.at"
+)
+
+
+def ours(server: Postgres, rows: int, epochs: int) -> list[float]:
+    """Return the seconds of each epoch, commit and staging included."""
+    import riverlock as rl
+
+    server.query(TABLE.format("our_rows"))
+    sink = rl.sinks.sql(server.url(), table="our_rows", mode="upsert", key="k")
+    flow = rl.Flow("upserts")
+    source = rl.sources.generator(COLUMNS, rows=rows * epochs)
+    flow.read(source, uid="rows").write(sink, uid="table")
+    ends: list[float] = []
+
+    def note(status: Any) -> None:
+        if status.state == "running":
+            ends.append(time.perf_counter())
+
+    with tempfile.TemporaryDirectory() as store:
+        flow.run(
+            store,
+            available_now=True,
+            epoch_target=None,
+            max_rows_per_epoch=rows,
+            on_status=note,
+        )
+    return [after - before for before, after in itertools.pairwise(ends)]
+
+
+def executemany(server: Postgres, rows: int, epochs: int) -> list[float]:
+    """Do what most do in foreachBatch: each partition sends its rows."""
+    import riverlock as rl
+
+    server.query(TABLE.format("executemany_rows"))
+    where: dict[str, Any] = {
+        "host": str(server.folder),
+        "user": "flow",
+        "dbname": "postgres",
+    }
+
+    def send(part: Iterable[Row]) -> None:
+        import psycopg
+
+        with (
+            closing(psycopg.connect(**where)) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.executemany(UPSERT, [tuple(row) for row in part])
+            connection.commit()
+
+    return _batches(rl.session(), rows, epochs, lambda f: f.foreachPartition(send))
+
+
+def copy(server: Postgres, rows: int, epochs: int) -> list[float]:
+    """Send the rows as they lie in memory, with one statement per part."""
+    import riverlock as rl
+
+    server.query(TABLE.format("copied_rows"))
+    spark, found = rl.session(), []
+    for number in range(epochs):
+        frame = _part(spark, rows, number)
+        table: pa.Table = frame.toArrow()
+        began = time.perf_counter()
+        sink = io.BytesIO()
+        options = csv.WriteOptions(include_header=False, quoting_style="needed")
+        csv.write_csv(table, sink, options)
+        with (
+            closing(server.connect()) as connection,
+            connection.cursor() as cursor,
+            cursor.copy("COPY copied_rows FROM STDIN (FORMAT csv)") as into,
+        ):
+            into.write(sink.getvalue())
+        found.append(time.perf_counter() - began)
+    return found[1:]
+
+
+def _part(spark: Any, rows: int, number: int) -> Any:
+    ids = spark.range(number * rows, (number + 1) * rows, 1)
+    return ids.selectExpr(*(f"{text} AS {name}" for name, text in COLUMNS.items()))
+
+
+def _batches(
+    spark: Any, rows: int, epochs: int, write: Callable[[Any], None]
+) -> list[float]:
+    found = []
+    for number in range(epochs):
+        began = time.perf_counter()
+        write(_part(spark, rows, number))
+        found.append(time.perf_counter() - began)
+    return found[1:]
+
+
+def _password() -> str:
+    from tests.servers.postgres import PASSWORD
+
+    return PASSWORD
+
+
+def main() -> None:
+    from tests.servers.postgres import Postgres
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=100_000, help="of one epoch")
+    parser.add_argument("--epochs", type=int, default=5)
+    chosen = parser.parse_args()
+    server = Postgres()
+    try:
+        server.start()
+        speeds = {}
+        for work in (ours, executemany, copy):
+            took = work(server, chosen.rows, chosen.epochs)
+            speeds[work.__name__] = chosen.rows / statistics.median(took)
+            print(f"{work.__name__:>12}: {speeds[work.__name__]:>12,.0f} rows/s")
+        tables = ("our_rows", "executemany_rows", "copied_rows")
+        sums = [
+            server.query(f"SELECT count(*), sum(k), sum(amount) FROM {t}")  # noqa: S608
+            for t in tables
+        ]
+        assert sums[0] == sums[1] == sums[2], sums
+    finally:
+        server.close()
+    print(f"ours is {speeds['ours'] / speeds['executemany']:.2f} x executemany")
+    print(f"ours is {speeds['ours'] / speeds['copy']:.2f} x COPY")
+
+
+if __name__ == "__main__":
+    main()
