@@ -77,6 +77,7 @@ def executemany(server: Postgres, rows: int, epochs: int) -> list[float]:
     where: dict[str, Any] = {
         "host": str(server.folder),
         "user": "flow",
+        "password": _password(),
         "dbname": "postgres",
     }
 

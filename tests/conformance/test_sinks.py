@@ -8,9 +8,11 @@ import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import redis
 from deltalake import DeltaTable
@@ -22,10 +24,13 @@ from tests.servers.redis import redis_server
 from tests.servers.s3 import s3_server, s3_settings
 
 import riverlock as rl
-from riverlock.sinks.base import Sink
+from riverlock.sinks.base import Sink, SinkUse
+from riverlock.sinks.committer import Owner
 from riverlock.sinks.databases.sink import SqlSink
 from riverlock.sinks.delta import DeltaSink
+from riverlock.sinks.stager import StagePoint
 from riverlock.snapshot.records import SinkOutput
+from riverlock.storage import Storage
 from riverlock.storage.local import LocalStorage
 from riverlock.storage.object import ObjectStorage
 from riverlock.storage.open import open_storage
@@ -209,3 +214,90 @@ class TestRedis(SinkConformance):
         entries: Any = redis.Redis.from_url(self.url).xrange("rows")
         for _, entry in entries:
             yield tuple(json.loads(entry[b"row"]).values())
+
+
+@dataclass(frozen=True)
+class LinesSink:
+    """A sink of somebody else's: one file of lines per epoch, made by one rename."""
+
+    folder: str
+    kind: str = "lines"
+
+    def stager(self, use: SinkUse) -> LinesStager:
+        return LinesStager(self.folder)
+
+    def committer(self, use: SinkUse, storage: Storage) -> LinesCommitter:
+        return LinesCommitter(Path(self.folder))
+
+
+@dataclass(frozen=True)
+class LinesStager:
+    folder: str
+
+    def stage(self, table: pa.Table, at: StagePoint) -> list[Any]:
+        staged = Path(self.folder, "staged", f"{at.epoch}-{at.attempt}")
+        staged.parent.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps(list(row.values())) for row in table.to_pylist()]
+        staged.write_text("\n".join(lines) + "\n")
+        return [staged.name]
+
+
+@dataclass
+class LinesCommitter:
+    folder: Path
+    guarantee: str = "exactly once: an epoch is one file"
+
+    def open(self, owner: Owner) -> None:
+        (self.folder / "staged").mkdir(parents=True, exist_ok=True)
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        staged, final = self.folder / "staged", self.folder / f"{epoch}.txt"
+        if output.tokens and not final.exists():
+            building = staged / f"{epoch}-{uuid.uuid4().hex}.part"
+            building.write_text(
+                "".join((staged / t).read_text() for t in output.tokens)
+            )
+            building.rename(final)
+        for path in staged.iterdir():
+            if int(path.name.partition("-")[0]) <= epoch:
+                path.unlink()
+
+
+class TestOwnSink(SinkConformance):
+    def make_sink(self, folder: Path) -> Sink:
+        return LinesSink(str(folder / "lines"))
+
+    def read_rows(self, sink: Sink) -> Iterable[tuple[object, ...]]:
+        assert isinstance(sink, LinesSink)
+        for path in Path(sink.folder).glob("*.txt"):
+            yield from (tuple(json.loads(x)) for x in path.read_text().splitlines())
+
+    def leftovers(self, sink: Sink) -> Iterable[str]:
+        assert isinstance(sink, LinesSink)
+        return [p.name for p in Path(sink.folder, "staged").iterdir()]
+
+
+class RepeatingCommitter(LinesCommitter):
+    """A mistake that the suite must find: it commits again what is there."""
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        staged = self.folder / "staged"
+        with (self.folder / "all.txt").open("a") as out:
+            out.writelines((staged / t).read_text() for t in output.tokens)
+
+
+class RepeatingSink(LinesSink):
+    def committer(self, use: SinkUse, storage: Storage) -> LinesCommitter:
+        return RepeatingCommitter(Path(self.folder))
+
+
+def test_the_suite_finds_a_sink_that_repeats(tmp_path: Path) -> None:
+    class Suite(TestOwnSink):
+        def make_sink(self, folder: Path) -> Sink:
+            return RepeatingSink(str(folder / "lines"))
+
+    Suite().test_staged_rows_are_invisible_until_the_commit(tmp_path / "fine")
+    with pytest.raises(AssertionError, match="too many"):
+        Suite().test_a_commit_can_be_repeated(tmp_path / "repeated")
+    with pytest.raises(AssertionError, match="too many"):
+        Suite().test_a_zombie_changes_nothing(tmp_path / "zombie")
