@@ -353,7 +353,9 @@ class RegionDriver:
         error: Exception,
     ) -> ev.SinkFailed:
         cause = f"{type(error).__name__}: {error}".removesuffix(": ")
-        line = user_line(error.__traceback__)  # of a function of the user's
+        # Ours have said it all; of others, the line of the user's function.
+        is_ours = isinstance(error, RiverlockError)
+        line = "" if is_ours else user_line(error.__traceback__)
         if line:
             cause += f" ({line})"
         log.warning("sink %s failed in epoch %s: %s", order.sink, order.epoch, cause)
