@@ -156,7 +156,7 @@ def main() -> None:
             print(f"{work.__name__:>12}: {speeds[work.__name__]:>12,.0f} rows/s")
         tables = ("our_rows", "executemany_rows", "copied_rows")
         sums = [
-            server.query(f"SELECT count(*), sum(k), sum(amount) FROM {t}")  # noqa: S608
+            server.query(f"SELECT count(*), sum(k), sum(amount::numeric) FROM {t}")  # noqa: S608
             for t in tables
         ]
         assert sums[0] == sums[1] == sums[2], sums

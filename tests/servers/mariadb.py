@@ -163,7 +163,7 @@ class Mariadb(Server):
         """Return the URL of the database, on request through a proxy."""
         login = f"flow:{quote(PASSWORD, safe='')}"
         if port is not None:
-            return f"mysql://{login}@127.0.0.1:{port}/flow"
+            return f"mysql://{login}@127.0.0.1:{port}/flow?ssl_disabled=1"
         where = quote(str(self.socket), safe="")
         return f"mysql://{login}@localhost/flow?unix_socket={where}"
 
