@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 PYTEST_ARGS ?=
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo kafka test check format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -37,7 +37,11 @@ setup: $(STAMP) ## Create .venv with everything in it
 demo: $(STAMP) ## Run the fraud demo: kill it, restart it, compare
 	@$(BIN)/python -m examples.fraud.demo
 
-test: $(STAMP) ## Run all tests but the slow ones (PYTEST_ARGS=... adds options)
+kafka: $(STAMP)
+	@$(BIN)/python tools/kafka_jars.py $(VENV)/kafka \
+	  || echo "no Kafka broker: what needs one is skipped"
+
+test: $(STAMP) kafka ## Run all tests but the slow ones (PYTEST_ARGS=... adds options)
 	@SPARK_SUBMIT_OPTS="$$($(BIN)/python tools/java_archive.py $(VENV)/spark.jsa)" \
 	  $(BIN)/python -m pytest -m "not slow" \
 	  -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)

@@ -1,0 +1,107 @@
+"""A real Kafka broker for the tests of a run."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tools.kafka_server import KafkaServer, running, why_not
+
+try:
+    from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+    from confluent_kafka.admin import AdminClient, NewTopic
+except ImportError:
+    pass  # the fixture skips what needs it
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+Topic = Callable[..., str]
+Record = tuple[bytes | None, bytes | None]
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A broker that answers; skipped where the machine cannot have one."""
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(f"no Kafka broker: {reason}")
+    with running(tmp_path_factory.mktemp("kafka")) as server:
+        yield server
+
+
+@pytest.fixture
+def topic(kafka: KafkaServer) -> Topic:
+    """Make topics, each with a name of its own."""
+    admin = AdminClient(_quiet(kafka.servers))
+
+    def make(partitions: int = 1, **settings: str) -> str:
+        name = f"t-{uuid.uuid4().hex}"
+        config = {k.replace("_", "."): v for k, v in settings.items()}
+        (made,) = admin.create_topics(
+            [NewTopic(name, partitions, 1, config=config)]
+        ).values()
+        made.result(60)
+        return name
+
+    return make
+
+
+def _quiet(servers: str) -> dict[str, Any]:
+    return {"bootstrap.servers": servers, "log_level": 2}
+
+
+def send(servers: str, name: str, records: Iterable[Record], **more: Any) -> None:
+    """Send records without a transaction; returns when all are there."""
+    producer = Producer(_quiet(servers))
+    for key, value in records:
+        producer.produce(name, key=key, value=value, **more)
+    assert producer.flush(60) == 0
+
+
+def send_in_transactions(
+    servers: str, name: str, transactions: Iterable[tuple[bool, list[Record]]]
+) -> None:
+    """Send records in transactions that are committed (true) or aborted (false)."""
+    producer = Producer({**_quiet(servers), "transactional.id": name})
+    producer.init_transactions(60)
+    for commits, records in transactions:
+        producer.begin_transaction()
+        for key, value in records:
+            producer.produce(name, key=key, value=value)
+        if commits:
+            producer.commit_transaction(60)
+        else:
+            # What was sent is in the log all the same.
+            producer.flush(60)
+            producer.abort_transaction(60)
+
+
+def all_records(
+    servers: str, name: str, isolation: str = "read_committed"
+) -> list[Message]:
+    """Read a topic from its beginning to its end, with a bare consumer."""
+    consumer = Consumer(
+        {
+            **_quiet(servers),
+            "group.id": "tests",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 5,
+        }
+    )
+    parts = consumer.list_topics(name, timeout=60).topics[name].partitions
+    consumer.assign([TopicPartition(name, number, 0) for number in parts])
+    found, open_parts = [], set(parts)
+    while open_parts:
+        for message in consumer.consume(1000, timeout=0.05):
+            error = message.error()
+            if error is None:
+                found.append(message)
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                open_parts.discard(message.partition())
+    consumer.close()
+    return found

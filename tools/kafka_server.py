@@ -1,0 +1,158 @@
+"""A Kafka broker on loopback, for tests, examples and benchmarks.
+
+One process is broker and controller (KRaft). It keeps everything below one folder, so
+that it can be stopped, killed and started again as itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final
+
+from tools.kafka_jars import default_folder, missing
+
+from riverlock.spark.java import find_java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["KafkaServer", "running", "why_not"]
+
+# Small, and without a second compiler: it lives for seconds or minutes.
+_JAVA: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_READY_SECONDS: Final = 180.0
+_SETTINGS: Final = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+log.dirs={data}
+auto.create.topics.enable=false
+group.initial.rebalance.delay.ms=0
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+log.retention.check.interval.ms=100
+log.segment.delete.delay.ms=0
+"""
+# What formatting would write; it costs a Java start of its own.
+_META: Final = "version=1\ncluster.id=cml2ZXJsb2NrLWthZmthMQ\nnode.id=1\n"
+
+
+def why_not() -> str | None:
+    """Return why this machine cannot run a broker; None if it can."""
+    if find_java() is None:
+        return "no Java 17 or newer"
+    if missing(default_folder()):
+        return "the broker was not fetched: run tools/kafka_jars.py"
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        return "confluent-kafka is not installed"
+    return None
+
+
+class KafkaServer:
+    """One broker; ``start`` returns when it answers."""
+
+    def __init__(self, folder: Path) -> None:
+        """Choose ports that are free now; ``start`` takes others if they are not."""
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._choose()
+
+    @property
+    def servers(self) -> str:
+        """What clients connect to."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        is_new = not (self._folder / "data").exists()
+        deadline = time.monotonic() + _READY_SECONDS
+        while not self._started(deadline):
+            if not is_new or time.monotonic() > deadline:
+                raise RuntimeError(f"Kafka did not start:\n{self._words()}")
+            # Somebody may have taken a port meanwhile.
+            self.kill()
+            shutil.rmtree(self._folder / "data", ignore_errors=True)
+            self._choose()
+
+    def stop(self) -> None:
+        """Let it end in order."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _choose(self) -> None:
+        with ExitStack() as stack:
+            taken = [stack.enter_context(socket.socket()) for _ in range(2)]
+            for each in taken:
+                each.bind(("127.0.0.1", 0))
+            self.port, self._controller = (s.getsockname()[1] for s in taken)
+
+    def _started(self, deadline: float) -> bool:
+        data, settings = self._folder / "data", self._folder / "server.properties"
+        data.mkdir(parents=True, exist_ok=True)
+        (data / "meta.properties").write_text(_META, encoding="utf-8")
+        text = _SETTINGS.format(port=self.port, controller=self._controller, data=data)
+        settings.write_text(text, encoding="utf-8")
+        java = find_java()
+        assert java is not None
+        classes = f"{default_folder()}/*"
+        command = [str(java.executable), *_JAVA, "-cp", classes, "kafka.Kafka"]
+        if keeper := shutil.which("setpriv"):
+            # It ends with this process, even if that is killed.
+            command = [keeper, "--pdeathsig", "KILL", *command]
+        with (self._folder / "out.txt").open("ab") as out:
+            self._process = subprocess.Popen(
+                [*command, str(settings)], stdout=out, stderr=subprocess.STDOUT
+            )
+        return self._answers(deadline)
+
+    def _answers(self, deadline: float) -> bool:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        assert self._process is not None
+        wait = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
+        quiet = {"log_level": 0, "bootstrap.servers": self.servers}
+        admin = AdminClient({**quiet, **wait})
+        while self._process.poll() is None and time.monotonic() < deadline:
+            try:
+                if admin.list_topics(timeout=1).brokers:
+                    return True
+            except KafkaException:
+                continue
+        return False
+
+    def _words(self) -> str:
+        return (self._folder / "out.txt").read_text(encoding="utf-8")[-2000:]
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[KafkaServer]:
+    """Run a broker for a while."""
+    server = KafkaServer(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
