@@ -280,16 +280,20 @@ class Stream(StaticJoinable, Windowable, WindowOperations, Helpful):
 
     @property
     def bad(self) -> Stream:
-        """The rows of a source that could not be parsed: ``file, record``."""
+        """The rows of a source that could not be parsed.
+
+        Of files: ``file, record``; of Kafka: ``topic, partition, offset, record``.
+        """
         node = self.node
-        if not isinstance(node, Read) or node.source.kind != "files":
+        columns = getattr(getattr(node, "source", None), "bad_columns", None)
+        if not isinstance(node, Read) or columns is None:
             raise InvalidFlowError(
                 "bad",
-                expected="a stream directly from a file source",
+                expected="a stream directly from files or Kafka",
                 found=described(node),
             )
         bad = Read(uid=node.uid, source=node.source, reads_bad_rows=True)
-        return self._next(bad, schema_of("file string, record string"))
+        return self._next(bad, schema_of(columns))
 
     def side(self, name: str) -> Stream:
         """Return a side output of the process before."""

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.ids import check_name
 from riverlock.core.types import Schema, SchemaLike, schema_of
+from riverlock.sources.kafka_source import kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import timedelta
 
-__all__ = ["files", "generator", "python", "rate", "socket", "spark_stream"]
+__all__ = ["files", "generator", "kafka", "python", "rate", "socket", "spark_stream"]
 
 _FORMATS = ("json", "csv", "parquet", "text")
 
@@ -29,6 +30,11 @@ class Files:
     bounded: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
     kind: str = "files"
+
+    @property
+    def bad_columns(self) -> str:
+        """The columns of ``stream.bad``."""
+        return "file string, record string"
 
 
 def files(

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.sources import Files, Generator, PythonSource, SparkStream
+from riverlock.sources.kafka_source import Kafka
 from riverlock.spark.readers.files import FilesReader
 from riverlock.spark.readers.generator import GeneratorReader
+from riverlock.spark.readers.kafka import KafkaReader
 from riverlock.spark.readers.landing import LandingReader
 from riverlock.spark.readers.python import PythonReader
 
@@ -48,6 +50,8 @@ def reader_of(
             return FilesReader(spark, source, node.uid, place)
         case Generator() as source:
             return GeneratorReader(spark, source, clock)
+        case Kafka() as source:
+            return KafkaReader(spark, source, node.uid)
         case PythonSource() as source:
             return PythonReader(spark, source, takes_all=takes_all)
         case SparkStream() as source:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from riverlock.sources import Files
     from riverlock.storage.base import Storage
 
-__all__ = ["FilesReader"]
+__all__ = ["FilesReader", "has_counted", "is_counted"]
 
 _CORRUPT = "__rl_corrupt"
 # A manifest carries at most about so many names before they move to a base file.
@@ -231,7 +231,7 @@ class FilesReader:
         if rows and self._last_bytes:
             self._bytes_per_row = self._last_bytes / rows
         counting, self._counting = self._counting, None
-        if counting is None or not _has_counted(counting):
+        if counting is None or not has_counted(counting):
             return {}
         return dict(counting.get)
 
@@ -239,12 +239,17 @@ class FilesReader:
         """Nothing is open."""
 
 
-def _has_counted(counting: Observation) -> bool:
+def is_counted(counting: Observation) -> bool:
+    """Tell whether a count is there by now."""
+    observed: Any = counting._jo
+    return observed is not None and bool(observed.future().isCompleted())
+
+
+def has_counted(counting: Observation) -> bool:
     """Wait a little for a count; Spark may have found that it need not count at all."""
     pause = threading.Event()
     for _ in range(100):
-        observed: Any = counting._jo
-        if observed.future().isCompleted():
+        if is_counted(counting):
             return True
         pause.wait(0.01)
     return False

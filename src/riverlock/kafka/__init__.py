@@ -1,0 +1,1 @@
+"""Kafka, by confluent-kafka: the one package that imports it."""

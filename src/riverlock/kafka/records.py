@@ -1,0 +1,193 @@
+"""Records of a span of offsets as Arrow, read inside tasks.
+
+A span is read by position, not by count: markers of transactions, records of aborted
+ones and what compaction took away leave gaps between offsets.
+"""
+
+from __future__ import annotations
+
+import bisect
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from riverlock.core.errors import EpochAbortedError, SourceError
+from riverlock.core.types import schema_of
+from riverlock.kafka.columns import COLUMNS
+from riverlock.kafka.connection import may_pass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from confluent_kafka import Consumer, Message
+
+    from riverlock.kafka.connection import Connection
+
+__all__ = ["RecordReader", "Span"]
+
+_ARROW: Final = schema_of(COLUMNS).to_arrow()
+_BATCH_ROWS: Final = 10_000
+_BATCH_BYTES: Final = 8 << 20
+_FIRST_ROWS: Final = 500
+# Nothing is waited for: what is read was there when the span was chosen.
+_POLL_SECONDS: Final = 0.02
+_SILENCE_SECONDS: Final = 60.0
+_SETTINGS: Final = {
+    "group.id": "riverlock",  # asked for by the client; never joined
+    "fetch.wait.max.ms": "5",
+    "queued.max.messages.kbytes": "32768",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Offsets ``[start, end)`` of a partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+# One client per process and cluster: connecting takes longer than many an epoch.
+_CONSUMERS: dict[tuple[object, ...], Consumer] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordReader:
+    """Reads spans; picklable, connects where it is used."""
+
+    connection: Connection
+    uid: str
+    isolation: str
+    allow_gap: bool
+
+    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+        """Give the records of a span, in order.
+
+        Raises:
+            SourceError: Records of the span are gone.
+            EpochAbortedError: The cluster does not answer.
+        """
+        from confluent_kafka import TopicPartition
+
+        consumer = self._consumer()
+        place = TopicPartition(span.topic, span.partition, span.start)
+        consumer.assign([place])
+        try:
+            yield from self._batches(consumer, span)
+        finally:
+            consumer.unassign()
+
+    def _consumer(self) -> Consumer:
+        from confluent_kafka import Consumer
+
+        fixed = {
+            "enable.auto.commit": "false",
+            "enable.partition.eof": "true",
+            "isolation.level": self.isolation,
+            # Records that are gone are not skipped, unless that was asked for.
+            "auto.offset.reset": "earliest" if self.allow_gap else "error",
+        }
+        settings = {**_SETTINGS, **self.connection.settings(fixed)}
+        name = tuple(sorted(settings.items()))
+        if name not in _CONSUMERS:
+            _CONSUMERS[name] = Consumer(settings)
+        return _CONSUMERS[name]
+
+    def _batches(self, consumer: Consumer, span: Span) -> Iterator[pa.RecordBatch]:
+        position, rows = span.start, _FIRST_ROWS
+        silent_since = time.monotonic()
+        while position < span.end:
+            wanted = min(rows, span.end - position)
+            messages = consumer.consume(wanted, timeout=_POLL_SECONDS)
+            events = [m for m in messages if m.error() is not None]
+            if events:
+                messages = [m for m in messages if m.error() is None]
+            if messages:
+                batch = _batch(messages, span)
+                position = messages[-1].offset() + 1
+                yield batch
+                rows = _rows_of(batch)
+            position = max([position, *(self._end(e, span) for e in events)])
+            if messages or events:
+                silent_since = time.monotonic()
+            elif time.monotonic() - silent_since > _SILENCE_SECONDS:
+                raise self._silent(span, position)
+
+    def _end(self, event: Message, span: Span) -> int:
+        """Return the offset that an event says has been reached.
+
+        Raises:
+            SourceError: Records are gone.
+            EpochAbortedError: The cluster does not answer.
+        """
+        from confluent_kafka import KafkaError
+
+        error = event.error()
+        assert error is not None
+        if error.code() == KafkaError._PARTITION_EOF:
+            return int(event.offset())
+        text = self.connection.masked(error.str())
+        where = f"{span.topic}-{span.partition}"
+        gone = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+        if error.code() in gone:
+            raise SourceError(
+                self.uid,
+                what=f"records of {where} between offsets {span.start} and {span.end}"
+                f" are gone before their epoch was committed: {text}",
+                hint="allow_gap=True goes on without them; a longer retention of the"
+                " topic keeps it from happening",
+            )
+        if may_pass(error):
+            return span.start  # the client tries again by itself; silence is limited
+        raise SourceError(self.uid, what=f"{where}: {text}")
+
+    def _silent(self, span: Span, position: int) -> EpochAbortedError:
+        return EpochAbortedError(
+            epoch=0,
+            reason=f"source {self.uid!r} read Kafka at {self.connection.servers}",
+            cause=f"{span.topic}-{span.partition} gave nothing for"
+            f" {_SILENCE_SECONDS:.0f} seconds at offset {position} of {span.end}",
+        )
+
+
+def _rows_of(batch: pa.RecordBatch) -> int:
+    """Return how many records a batch should have, judging by the last one."""
+    if not batch.num_rows:
+        return _FIRST_ROWS
+    size = max(1, batch.nbytes // batch.num_rows)
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // int(size)))
+
+
+def _batch(messages: list[Message], span: Span) -> pa.RecordBatch:
+    offsets: list[Any] = [m.offset() for m in messages]
+    if offsets[-1] >= span.end:
+        # What lies behind a gap at the end of the span belongs to the next one.
+        count = bisect.bisect_left(offsets, span.end)
+        messages, offsets = messages[:count], offsets[:count]
+    size = len(messages)
+    times = pa.array([m.timestamp()[1] * 1000 for m in messages], pa.int64())
+    times = pc.if_else(pc.less(times, 0), None, times)  # before Kafka 0.10: unknown
+    columns = [
+        pa.array([m.key() for m in messages], pa.binary()),
+        pa.array([m.value() for m in messages], pa.binary()),
+        _headers(messages),
+        pa.repeat(pa.scalar(span.topic, pa.string()), size),
+        pa.repeat(pa.scalar(span.partition, pa.int32()), size),
+        pa.array(offsets, pa.int64()),
+        times.cast(_ARROW.field("timestamp").type),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+
+
+def _headers(messages: list[Message]) -> pa.Array:
+    kind = _ARROW.field("headers").type
+    found = [m.headers() for m in messages]
+    if not any(found):
+        return pa.nulls(len(messages), kind)
+    rows = [h and [{"key": k, "value": v} for k, v in h] for h in found]
+    return pa.array(rows, kind)
