@@ -119,7 +119,7 @@ class KafkaServer:
         classes = f"{default_folder()}/*"
         command = [str(java.executable), *_JAVA, "-cp", classes, "kafka.Kafka"]
         if keeper := shutil.which("setpriv"):
-            # It ends with this process, even if that is killed.
+            # It ends with the thread that started it, even if that is killed.
             command = [keeper, "--pdeathsig", "KILL", *command]
         with (self._folder / "out.txt").open("ab") as out:
             self._process = subprocess.Popen(

@@ -230,7 +230,7 @@ def test_what_cannot_work_is_refused_without_a_cluster_and_secrets_are_masked() 
 def test_a_cluster_that_does_not_answer_is_worth_another_try(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("riverlock.kafka.topics._WAIT_SECONDS", 0.3)
+    monkeypatch.setattr("riverlock.kafka.topics.WAIT_SECONDS", 0.3)
 
     with pytest.raises(EpochAbortedError) as error:
         reader(NOWHERE, "t").initial()

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError
 
-__all__ = ["Connection", "connection_to", "may_pass"]
+__all__ = ["WAIT_SECONDS", "Connection", "connection_to", "may_pass"]
 
+# How long an answer of the cluster is waited for.
+WAIT_SECONDS: Final = 30.0
 _SECRET: Final = re.compile(r"password|secret|token|pem|oauthbearer\.config|username")
 # The client's own words go to the terminal; we say what went wrong ourselves.
 _QUIET: Final = {"log_level": "2"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from riverlock.core.errors import EpochAbortedError, InvalidConfigError, SourceError
-from riverlock.kafka.connection import may_pass
+from riverlock.kafka.connection import WAIT_SECONDS, may_pass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Layout", "Topics", "key_of", "place_of"]
 
-_WAIT_SECONDS: Final = 30.0
 # How soon a new partition is found.
 _FRESH_SECONDS: Final = 1.0
 
@@ -111,7 +110,7 @@ class Topics:
         from confluent_kafka import TopicCollection
 
         found = self._admin.describe_topics(
-            TopicCollection(list(self._names)), request_timeout=_WAIT_SECONDS
+            TopicCollection(list(self._names)), request_timeout=WAIT_SECONDS
         )
         topics = {name: self._result(found[name], name) for name in self._names}
         return Layout(
@@ -136,7 +135,7 @@ class Topics:
         )
         asked = {TopicPartition(*place_of(name)): spec for name in names}
         found = self._admin.list_offsets(
-            asked, isolation_level=level, request_timeout=_WAIT_SECONDS
+            asked, isolation_level=level, request_timeout=WAIT_SECONDS
         )
         by_name = {key_of(p.topic, p.partition): each for p, each in found.items()}
         return {n: int(self._result(by_name[n], n).offset) for n in names}
@@ -145,7 +144,7 @@ class Topics:
         from confluent_kafka import KafkaError, KafkaException
 
         try:
-            return future.result(_WAIT_SECONDS + 10)
+            return future.result(WAIT_SECONDS + 10)
         except KafkaException as error:
             cause: KafkaError = error.args[0]
         self._admin.poll(0)  # what the client has noticed on its connections

@@ -9,6 +9,7 @@ from riverlock.core.errors import InvalidConfigError
 from riverlock.sinks.delta import delta
 from riverlock.sinks.files import FileSink, files
 from riverlock.sinks.http import http
+from riverlock.sinks.kafka_sink import kafka
 from riverlock.sinks.redis import redis
 from riverlock.sinks.rows import for_each_row
 
@@ -26,6 +27,7 @@ __all__ = [
     "for_each_epoch",
     "for_each_row",
     "http",
+    "kafka",
     "memory",
     "redis",
     "sql",

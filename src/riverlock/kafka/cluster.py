@@ -1,0 +1,105 @@
+"""A cluster as a sink sees it, with its errors in our words."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from riverlock.core.errors import InvalidConfigError, SinkError
+from riverlock.kafka.connection import WAIT_SECONDS
+from riverlock.kafka.markers import make_topic, read_marker
+from riverlock.kafka.producer import TransactionalProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from riverlock.kafka.connection import Connection
+    from riverlock.kafka.markers import Marker
+
+__all__ = ["Cluster"]
+
+
+class Cluster:
+    """Answers a sink; raises ``SinkError`` if the cluster does not."""
+
+    def __init__(self, connection: Connection, sink: str) -> None:
+        """Make a client; it connects when it is asked for something.
+
+        Raises:
+            InvalidConfigError: The client does not know an option.
+        """
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        self._connection, self._sink = connection, sink
+        try:
+            self._admin = AdminClient(connection.settings({}))
+        except KafkaException as error:
+            raise InvalidConfigError(
+                f"options of sink {sink!r}",
+                expected="settings that Kafka's client knows",
+                found=connection.masked(error.args[0].str()),
+            ) from None
+
+    @contextmanager
+    def _in_words(self, doing: str) -> Iterator[None]:
+        from confluent_kafka import KafkaException
+
+        try:
+            yield
+        except KafkaException as error:
+            text = self._connection.masked(error.args[0].str())
+            raise SinkError(
+                self._sink,
+                epoch=None,
+                what=f"{doing} at {self._connection.servers}: {text}",
+            ) from None
+
+    def id(self) -> str:
+        """Return the cluster's own id."""
+        with self._in_words("asking for the cluster"):
+            return str(self._admin.list_topics(timeout=WAIT_SECONDS).cluster_id)
+
+    def check_topic(self, topic: str, max_bytes: int) -> int:
+        """Return how many partitions a topic has.
+
+        Raises:
+            InvalidConfigError: It is not there, or takes only smaller records.
+        """
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        with self._in_words(f"asking for topic {topic!r}"):
+            known = self._admin.list_topics(timeout=WAIT_SECONDS).topics.get(topic)
+            if known is None:
+                raise InvalidConfigError(
+                    f"topic {topic!r} of sink {self._sink!r}",
+                    expected=f"one that exists at {self._connection.servers}",
+                    found="no such topic",
+                    hint="create it, with the partitions that its readers need",
+                )
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            (found,) = self._admin.describe_configs([resource]).values()
+            limit = int(found.result(WAIT_SECONDS)["max.message.bytes"].value)
+        if limit < max_bytes:
+            raise InvalidConfigError(
+                f"message.max.bytes of sink {self._sink!r}",
+                expected=f"at most {limit}, as in max.message.bytes of {topic!r}",
+                found=str(max_bytes),
+                hint="a row that only the client takes could never be committed",
+            )
+        return len(known.partitions)
+
+    def make_markers(self, topic: str) -> None:
+        """Make the topic of markers, unless it is there."""
+        with self._in_words(f"making topic {topic!r}"):
+            make_topic(self._admin, topic)
+
+    def transactional(self, transactional_id: str) -> TransactionalProducer:
+        """Return a producer that fences all before it of the same id."""
+        with self._in_words("beginning with transactions"):
+            return TransactionalProducer(self._connection, transactional_id)
+
+    def marker(self, topic: str, mine: Marker) -> Marker | None:
+        """Return the marker of the newest epoch that was committed."""
+        with self._in_words("reading the marker"):
+            return read_marker(self._connection, topic, mine, self._sink)

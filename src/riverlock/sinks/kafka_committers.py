@@ -1,0 +1,226 @@
+"""Committers of the Kafka sink: rows that are staged in the store are sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from riverlock.core.errors import (
+    CommitRejectedError,
+    InvalidConfigError,
+    SinkError,
+    StorageNotFoundError,
+)
+from riverlock.kafka.cluster import Cluster
+from riverlock.kafka.markers import Marker
+from riverlock.kafka.producer import (
+    PlainProducer,
+    ProducerFencedError,
+    TransactionalProducer,
+)
+from riverlock.sinks.kafka_rows import staged_rows
+from riverlock.snapshot.sealed import checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from riverlock.kafka.producer import OutRow
+    from riverlock.sinks.committer import Owner
+    from riverlock.sinks.kafka_sink import KafkaSink
+    from riverlock.snapshot.records import SinkOutput
+    from riverlock.storage.base import Storage
+
+__all__ = ["KafkaCommitter", "PlainKafkaCommitter"]
+
+
+@dataclass
+class KafkaCommitter:
+    """Sends each epoch with its marker in one transaction.
+
+    What can have happened when a producer begins: nothing; the newest epoch was sent
+    by this or an older run, and acknowledged or not; an older run is about to send it.
+    Beginning fences older producers and settles what they left open, and then the
+    marker tells. A run whose number is smaller than the marker's sends nothing.
+    """
+
+    sink: KafkaSink
+    storage: Storage
+    guarantee: str = "exactly once, for readers with isolation.level=read_committed"
+    _owner: Owner | None = None
+    _cluster: Cluster | None = None
+    _producer: TransactionalProducer | None = None
+    _marker: Marker | None = None
+    _partitions: int = field(default=0)
+
+    def open(self, owner: Owner) -> None:
+        """Take the sink for this run.
+
+        Raises:
+            InvalidConfigError: The topic is not there, or the markers of epochs that
+                were written are gone.
+            CommitRejectedError: A newer run writes this sink.
+            SinkError: The cluster does not answer.
+        """
+        self._owner = owner
+        self._cluster = Cluster(self.sink.connection, owner.sink)
+        self._partitions = self._cluster.check_topic(
+            self.sink.topic, self.sink.max_bytes
+        )
+        self._cluster.make_markers(self.sink.markers)
+        self._begin()
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        """Send the epoch, unless its marker is there."""
+        if not output.tokens:
+            return
+        if self._producer is None:
+            self._begin()
+        assert self._owner is not None
+        # Tokens come from tasks, or from a manifest, which has an order of its own.
+        digest = checksum(msgspec.json.encode(output.tokens, order="deterministic"))
+        if self._is_there(epoch, digest):
+            return
+        marker = Marker(
+            flow=self._owner.flow,
+            sink=self._owner.sink,
+            run=self._owner.run,
+            epoch=epoch,
+            digest=digest,
+        )
+        try:
+            self._send(marker, output)
+        except ProducerFencedError:
+            # By an older run that woke up, or by a newer one: the marker tells.
+            self._begin()
+            if not self._is_there(epoch, digest):
+                self._send(marker, output)
+
+    def _send(self, marker: Marker, output: SinkOutput) -> None:
+        producer, epoch = self._producer, marker.epoch
+        assert producer is not None
+        assert epoch is not None
+        rows = self._checked(epoch, staged_rows(self.storage, output))
+        try:
+            producer.send(self.sink.topic, rows, self.sink.markers, marker)
+        except BaseException:
+            self._producer = None
+            producer.drop()
+            raise
+        self._marker = marker
+
+    def _is_there(self, epoch: int, digest: str) -> bool:
+        """Tell whether an epoch was sent.
+
+        Raises:
+            CommitRejectedError: Epochs of another timeline were.
+        """
+        there = None if self._marker is None else self._marker.epoch
+        if self._marker is None or there is None or there < epoch:
+            return False
+        if there == epoch and self._marker.digest == digest:
+            return True
+        raise self._rejected(
+            epoch,
+            f"the topic has epoch {there} of another timeline already, from before the"
+            " store was put back; give the sink another uid, or another topic",
+        )
+
+    def _checked(self, epoch: int, rows: Iterator[OutRow]) -> Iterator[OutRow]:
+        for row in rows:
+            if row.partition is not None and row.partition >= self._partitions:
+                raise self._rejected(
+                    epoch,
+                    f"topic {self.sink.topic!r} has {self._partitions} partitions, none"
+                    f" {row.partition}; add partitions and start again",
+                )
+            yield row
+
+    def _rejected(self, epoch: int | None, what: str) -> CommitRejectedError:
+        assert self._owner is not None
+        return CommitRejectedError(self._owner.sink, epoch=epoch, what=what)
+
+    def _begin(self) -> None:
+        """Fence older producers, read the marker, and put our run's number there."""
+        owner, cluster = self._owner, self._cluster
+        assert owner is not None
+        assert cluster is not None
+        mine = Marker(flow=owner.flow, sink=owner.sink, run=owner.run)
+        producer = cluster.transactional(f"riverlock-{owner.flow}-{owner.sink}")
+        found = cluster.marker(self.sink.markers, mine)
+        if found is None:
+            self._check_new(cluster.id())
+            found = mine
+        if found.run > owner.run:
+            producer.drop()
+            raise self._rejected(None, f"run {found.run} writes it now")
+        claim = msgspec.structs.replace(found, run=owner.run)
+        producer.send(self.sink.topic, (), self.sink.markers, claim)
+        self._remember(cluster.id())
+        self._producer, self._marker = producer, claim
+
+    def _check_new(self, cluster: str) -> None:
+        """Refuse to go on if there must have been a marker: epochs could come twice."""
+        assert self._owner is not None
+        if self._known() == {"flow": self._owner.flow, "cluster": cluster}:
+            raise InvalidConfigError(
+                f"topic {self.sink.markers!r} for markers",
+                expected=f"the marker of sink {self._owner.sink!r}, which was there",
+                found="none: without it an epoch could be written twice",
+                hint="put the topic back, or give the sink another uid",
+            )
+
+    def _remember(self, cluster: str) -> None:
+        assert self._owner is not None
+        record = {"flow": self._owner.flow, "cluster": cluster}
+        if self._known() != record:
+            self.storage.put(self._path, msgspec.json.encode(record))
+
+    def _known(self) -> Any:
+        try:
+            return msgspec.json.decode(self.storage.get(self._path))
+        except StorageNotFoundError:
+            return None
+
+    @property
+    def _path(self) -> str:
+        assert self._owner is not None
+        return f"sinks/{self._owner.sink}.json"
+
+
+@dataclass
+class PlainKafkaCommitter:
+    """Sends epochs without transactions."""
+
+    sink: KafkaSink
+    storage: Storage
+    guarantee: str = "at least once: after a crash an epoch may be there again"
+    _name: str = ""
+    _producer: PlainProducer | None = None
+
+    def open(self, owner: Owner) -> None:
+        """Check that the topic can be written.
+
+        Raises:
+            InvalidConfigError: The topic is not there.
+            SinkError: The cluster does not answer.
+        """
+        self._name = owner.sink
+        Cluster(self.sink.connection, owner.sink).check_topic(
+            self.sink.topic, self.sink.max_bytes
+        )
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        """Send the epoch."""
+        if not output.tokens:
+            return
+        if self._producer is None:
+            self._producer = PlainProducer(self.sink.connection)
+        rows = staged_rows(self.storage, output)
+        try:
+            self._producer.send(self.sink.topic, rows, self._name, epoch)
+        except SinkError:
+            self._producer.drop()
+            self._producer = None
+            raise

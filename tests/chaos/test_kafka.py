@@ -1,0 +1,177 @@
+"""Kafka to Kafka: whatever dies, and whenever, each record is there exactly once."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from tests.chaos import kafka_copy, kafka_flow
+from tests.chaos.children import DEADLINE_SECONDS, ROOT
+from tests.chaos.kafka_copy import Options
+from tests.servers.kafka import Topic, all_records, send, send_in_transactions
+from tools.kafka_server import KafkaServer
+
+from riverlock.core import faults
+from riverlock.sinks.committer import Committer
+from riverlock.snapshot.records import SinkOutput
+from riverlock.storage.local import LocalStorage
+
+pytestmark = pytest.mark.chaos
+
+KILLS = int(os.environ.get("KAFKA_KILLS", "50"))
+# Imported once, in a process that is forked for each driver and never connects.
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["tests.chaos.kafka_copy", "confluent_kafka"])
+
+
+def options(kafka: KafkaServer, topic: Topic, folder: Path) -> Options:
+    return Options(
+        servers=kafka.servers,
+        source=topic(2),
+        target=topic(3),
+        store=str(folder / "store"),
+    )
+
+
+def fill(plan: Options, rows: int) -> None:
+    """Send records in transactions, a few of which are aborted."""
+    numbers = iter(range(rows))
+    groups = [[next(numbers) for _ in range(20)] for _ in range(rows // 20)]
+    send_in_transactions(
+        plan.servers,
+        plan.source,
+        [
+            (n % 7 != 3, [(b"k%d" % (i % 11), b"%d" % i) for i in group])
+            for n, group in enumerate(groups)
+        ],
+    )
+
+
+def records(servers: str, name: str) -> Counter[tuple[bytes, bytes, int]]:
+    return Counter(
+        (m.key(), m.value(), m.partition()) for m in all_records(servers, name)
+    )
+
+
+def test_a_driver_that_is_killed_at_random_leaves_no_loss_and_no_double(
+    kafka: KafkaServer, topic: Topic, tmp_path: Path
+) -> None:
+    plan, chance = options(kafka, topic, tmp_path), random.Random(6)
+    fill(plan, KILLS * 60)
+    expected = records(plan.servers, plan.source)
+    killed = 0
+
+    while killed < KILLS:
+        doomed = kafka_copy.with_death(plan, chance)
+        child = _CONTEXT.Process(target=kafka_copy.main, args=(doomed,))
+        child.start()
+        child.join()
+        assert child.exitcode in (0, -signal.SIGKILL)
+        killed += child.exitcode != 0
+        # Readers saw whole epochs, and nothing twice, after every death.
+        shown = records(plan.servers, plan.target) if killed % 10 == 0 else Counter()
+        assert shown <= expected
+    kafka_copy.copy(plan)
+
+    assert records(plan.servers, plan.target) == expected
+
+
+class Outage:
+    """Takes the broker away right before an epoch is committed."""
+
+    guarantee = ""
+
+    def __init__(self, committer: Committer, kafka: KafkaServer) -> None:
+        self.committer, self.kafka = committer, kafka
+        self.open = committer.open
+        self.began = threading.Event()
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        if epoch == 3 and not self.began.is_set():
+            self.kafka.kill()
+            self.began.set()
+        self.committer.commit(epoch, output)
+
+
+def test_a_broker_that_is_away_for_a_while_is_waited_for(
+    kafka: KafkaServer, topic: Topic, tmp_path: Path
+) -> None:
+    plan = options(kafka, topic, tmp_path)
+    fill(plan, 200)
+    expected = records(plan.servers, plan.source)
+    storage = LocalStorage(tmp_path / "store")
+    committer = kafka_copy.sink(plan).committer(kafka_copy.USE, storage)
+    outage = Outage(committer, kafka)
+
+    with ThreadPoolExecutor(1) as beside:
+        copying = beside.submit(kafka_copy.copy, replace(plan, attempts=20), outage)
+        assert outage.began.wait(DEADLINE_SECONDS)
+        # Here, not beside: the broker ends with the thread that started it.
+        kafka.start()
+        copying.result(DEADLINE_SECONDS)
+
+    assert records(plan.servers, plan.target) == expected
+
+
+@pytest.mark.spark
+def test_a_flow_with_state_on_spark_that_is_killed_twice_equals_the_batch(
+    kafka: KafkaServer, topic: Topic, spark: SparkSession, tmp_path: Path
+) -> None:
+    places = (str(tmp_path / "store"), kafka.servers, topic(2), topic(2))
+    orders = [(f"u{n % 7}", n * n % 101) for n in range(300)]
+    send(
+        kafka.servers,
+        places[2],
+        [
+            (user.encode(), json.dumps({"user": user, "amount": amount}).encode())
+            for user, amount in orders
+        ],
+    )
+
+    for fault in ("P8=kill@2", "P9=kill@2"):
+        child = subprocess.run(
+            [sys.executable, "-m", "tests.chaos.kafka_flow", *places],
+            cwd=ROOT,
+            env={**os.environ, faults.PLAN_VARIABLE: fault},
+            capture_output=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        assert child.returncode == -signal.SIGKILL, child.stderr[-2000:]
+    cloudpickle.register_pickle_by_value(kafka_flow)  # type: ignore[no-untyped-call]
+    try:
+        kafka_flow.run(*places, spark=spark)
+    finally:
+        cloudpickle.unregister_pickle_by_value(kafka_flow)  # type: ignore[no-untyped-call]
+
+    found = [json.loads(m.value()) for m in all_records(kafka.servers, places[3])]
+    assert Counter(tuple(row.values()) for row in found) == Counter(totals(orders))
+    # Records of a key are in one partition, in the order of their making.
+    for user in {user for user, _ in orders}:
+        mine = [row["count"] for row in found if row["user"] == user]
+        assert mine == sorted(mine)
+
+
+def totals(orders: list[tuple[str, int]]) -> list[tuple[str, int, int]]:
+    """What a batch over all orders gives."""
+    counts: Counter[str] = Counter()
+    sums: Counter[str] = Counter()
+    found = []
+    for user, amount in orders:
+        counts[user] += 1
+        sums[user] += amount
+        found.append((user, counts[user], sums[user]))
+    return found
