@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 PYTEST_ARGS ?=
 
-.PHONY: help setup demo kafka test check format bench clean
+.PHONY: help setup demo orders kafka test check format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ setup: $(STAMP) ## Create .venv with everything in it
 
 demo: $(STAMP) ## Run the fraud demo: kill it, restart it, compare
 	@$(BIN)/python -m examples.fraud.demo
+
+orders: kafka ## Run the Kafka demo: a broker, a flow that is killed, a comparison
+	@$(BIN)/python -m examples.kafka_orders.demo
 
 kafka: $(STAMP)
 	@$(BIN)/python tools/kafka_jars.py $(VENV)/kafka \

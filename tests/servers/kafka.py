@@ -54,8 +54,9 @@ def _quiet(servers: str) -> dict[str, Any]:
 
 
 def send(servers: str, name: str, records: Iterable[Record], **more: Any) -> None:
-    """Send records without a transaction; returns when all are there."""
-    producer = Producer(_quiet(servers))
+    """Send records without a transaction, in order; returns when all are there."""
+    # Without it, what is sent again after an error comes behind what was sent later.
+    producer = Producer({**_quiet(servers), "enable.idempotence": True})
     for key, value in records:
         producer.produce(name, key=key, value=value, **more)
     assert producer.flush(60) == 0

@@ -1,0 +1,130 @@
+"""How fast are records read from Kafka, against bare consumers?
+
+    python -m benchmarks.kafka_read [--rows 2000000] [--partitions 2] [--size 100]
+
+A broker is started and filled. The bare peer is a loop over ``Consumer.consume`` that
+looks at each value, in as many processes as Spark has cores, each with its own
+partitions. Ours is a flow that reads the same records, in epochs of equal size, and
+keeps none of them; its first epochs, which start workers and compile plans, are left
+out. Both share the machine with the broker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.common import save, show
+
+TOPIC = "numbers"
+EPOCHS, WARM_UP = 10, 4
+
+
+def fill(servers: str, rows: int, partitions: int, size: int) -> None:
+    """Send records of one size, evenly to the partitions."""
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(TOPIC, partitions, 1)])[TOPIC].result(60)
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50})
+    for number in range(rows):
+        value = (b"%d " % number).ljust(size, b"x")
+        while True:
+            try:
+                producer.produce(TOPIC, value, partition=number % partitions)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush(600)
+
+
+def consume(servers: str, partitions: list[int]) -> None:
+    """Look at every value of some partitions."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "bare",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(TOPIC, number, 0) for number in partitions])
+    ended, total = 0, 0
+    while ended < len(partitions):
+        for message in consumer.consume(10_000, timeout=0.05):
+            if message.error() is not None:
+                ended += 1
+            else:
+                total += len(message.value())
+    consumer.close()
+
+
+def bare(servers: str, rows: int, partitions: int, processes: int) -> float:
+    """Return records per second of bare consumers."""
+    context = multiprocessing.get_context("spawn")
+    mine = [list(range(n, partitions, processes)) for n in range(processes)]
+    running = [context.Process(target=consume, args=(servers, m)) for m in mine if m]
+    began = time.perf_counter()
+    for each in running:
+        each.start()
+    for each in running:
+        each.join()
+    return rows / (time.perf_counter() - began)
+
+
+def ours(servers: str, rows: int, cores: int) -> float:
+    """Return records per second of a flow, after its first epochs."""
+    import riverlock as rl
+
+    ends: list[float] = []
+    flow = rl.Flow("kafka-read")
+    records = flow.read(rl.sources.kafka(servers, TOPIC), uid="in")
+    records.where("length(value) < 0").write(rl.sinks.memory(), uid="none")
+    with tempfile.TemporaryDirectory() as place:
+        flow.run(
+            place,
+            spark=rl.session("kafka-read", master=f"local[{cores}]"),
+            available_now=True,
+            epoch_target=None,
+            max_rows_per_epoch=rows // EPOCHS,
+            on_status=lambda _: ends.append(time.perf_counter()),
+        )
+    measured = ends[WARM_UP - 1 : EPOCHS]
+    return (len(measured) - 1) * (rows // EPOCHS) / (measured[-1] - measured[0])
+
+
+def main() -> None:
+    """Measure both, and print the ratio."""
+    from tools.kafka_server import running
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--partitions", type=int, default=2)
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--cores", type=int, default=2)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place, running(Path(place)) as kafka:
+        fill(kafka.servers, chosen.rows, chosen.partitions, chosen.size)
+        peer = bare(kafka.servers, chosen.rows, chosen.partitions, chosen.cores)
+        mine = ours(kafka.servers, chosen.rows, chosen.cores)
+    result = {"bare": peer, "riverlock": mine, "ratio": mine / peer}
+    show(
+        f"Kafka, {chosen.rows:,} records of {chosen.size} bytes",
+        ["", "records/s"],
+        [
+            ["bare consumers", f"{peer:,.0f}"],
+            ["riverlock", f"{mine:,.0f}"],
+            ["ratio", f"{result['ratio']:.2f}"],
+        ],
+    )
+    save("kafka_read", result)
+
+
+if __name__ == "__main__":
+    main()
