@@ -43,8 +43,6 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
-log.retention.check.interval.ms=100
-log.segment.delete.delay.ms=0
 """
 # What formatting would write; it costs a Java start of its own.
 _META: Final = "version=1\ncluster.id=cml2ZXJsb2NrLWthZmthMQ\nnode.id=1\n"

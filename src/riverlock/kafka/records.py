@@ -104,9 +104,7 @@ class RecordReader:
         while position < span.end:
             wanted = min(rows, span.end - position)
             messages = consumer.consume(wanted, timeout=_POLL_SECONDS)
-            events = [m for m in messages if m.error() is not None]
-            if events:
-                messages = [m for m in messages if m.error() is None]
+            messages, events = _parted(messages)
             if messages:
                 batch = _batch(messages, span)
                 position = messages[-1].offset() + 1
@@ -163,31 +161,43 @@ def _rows_of(batch: pa.RecordBatch) -> int:
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // int(size)))
 
 
+def _parted(messages: list[Message]) -> tuple[list[Message], list[Message]]:
+    """Part records from events."""
+    from confluent_kafka import Message
+
+    if not any(map(Message.error, messages)):
+        return messages, []
+    events = [m for m in messages if m.error() is not None]
+    return [m for m in messages if m.error() is None], events
+
+
 def _batch(messages: list[Message], span: Span) -> pa.RecordBatch:
-    offsets: list[Any] = [m.offset() for m in messages]
+    """Return records as columns; a map is the fastest loop that Python has."""
+    from confluent_kafka import Message
+
+    offsets: list[Any] = list(map(Message.offset, messages))
     if offsets[-1] >= span.end:
         # What lies behind a gap at the end of the span belongs to the next one.
         count = bisect.bisect_left(offsets, span.end)
         messages, offsets = messages[:count], offsets[:count]
     size = len(messages)
-    times = pa.array([m.timestamp()[1] * 1000 for m in messages], pa.int64())
-    times = pc.if_else(pc.less(times, 0), None, times)  # before Kafka 0.10: unknown
+    millis = pa.array([t for _, t in map(Message.timestamp, messages)], pa.int64())
+    times = pc.if_else(pc.less(millis, 0), None, millis)  # before Kafka 0.10: unknown
     columns = [
-        pa.array([m.key() for m in messages], pa.binary()),
-        pa.array([m.value() for m in messages], pa.binary()),
-        _headers(messages),
+        pa.array(map(Message.key, messages), pa.binary(), size=size),
+        pa.array(map(Message.value, messages), pa.binary(), size=size),
+        _headers(list(map(Message.headers, messages))),
         pa.repeat(pa.scalar(span.topic, pa.string()), size),
         pa.repeat(pa.scalar(span.partition, pa.int32()), size),
         pa.array(offsets, pa.int64()),
-        times.cast(_ARROW.field("timestamp").type),
+        times.cast(pa.timestamp("ms", tz="UTC")).cast(_ARROW.field("timestamp").type),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
 
-def _headers(messages: list[Message]) -> pa.Array:
+def _headers(found: list[Any]) -> pa.Array:
     kind = _ARROW.field("headers").type
-    found = [m.headers() for m in messages]
     if not any(found):
-        return pa.nulls(len(messages), kind)
+        return pa.nulls(len(found), kind)
     rows = [h and [{"key": k, "value": v} for k, v in h] for h in found]
     return pa.array(rows, kind)
