@@ -31,12 +31,13 @@ _SETTINGS: Final = {
 }
 # Rows are staged when a transaction begins, so it lasts as long as sending them.
 _TRANSACTION_MS: Final = 300_000
-_FENCED: Final = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+# A client that was told so once calls it a fatal error from then on.
+_FENCED: Final = ("_FENCED", "_FATAL", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 _ABORT_SECONDS: Final = 5.0
 
 
 class ProducerFencedError(SinkError):
-    """Another producer of the same id began after this one; nothing was committed."""
+    """Another producer of the same id began after this one; the marker tells more."""
 
 
 class OutRow(NamedTuple):
