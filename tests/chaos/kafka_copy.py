@@ -31,13 +31,14 @@ from riverlock.kafka.records import RecordReader
 from riverlock.runtime.admission import Admission
 from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import RegionDriver
-from riverlock.runtime.ownership import Heartbeat, claim
+from riverlock.runtime.ownership import Heartbeat
 from riverlock.runtime.planner import Planner
 from riverlock.runtime.task import Place, StageTask, Targets, decode_outcome
 from riverlock.sinks.base import SinkUse
 from riverlock.sinks.committer import Committer, Owner
 from riverlock.sinks.kafka_sink import KafkaSink
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
+from riverlock.snapshot.claims import claim
 from riverlock.snapshot.records import InputRange, Manifest
 from riverlock.snapshot.retention import Retention
 from riverlock.spark.readers.kafka import KafkaReader, _spans
