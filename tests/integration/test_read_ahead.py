@@ -177,13 +177,13 @@ def test_a_task_that_was_told_another_epoch_does_not_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     told: list[Any] = []
-    begun = SparkEngine._begun
+    begun = SparkEngine.begun
 
     def stale_once(self: SparkEngine, *args: Any) -> Any:
         told.append(begun(self, *args))
         return told[-2] if len(told) == 4 else told[-1]
 
-    monkeypatch.setattr(SparkEngine, "_begun", stale_once)
+    monkeypatch.setattr(SparkEngine, "begun", stale_once)
     out = rl.sinks.memory()
     flow_of(out, Running(), 6_000).run(
         str(tmp_path), spark=spark, available_now=True, **BY_THOUSANDS

@@ -1,7 +1,7 @@
 """The command line: ``riverlock run app.py --store store``, ``riverlock status store``.
 
 Commands are loaded when called, and load what they need when they need it: ``--help``
-is instant, and every command but ``run`` and ``check`` works without Spark.
+is instant, and every command but ``run``, ``check`` and ``replay`` works without Spark.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _COMMANDS: Final = {
     "diff": ("diff", "diff", "Show what differs between two epochs."),
     "explain": ("explain", "explain", "Show what led to an epoch, or to a key."),
     "stop": ("stop", "stop", "Ask a running flow to stop, wherever it runs."),
+    "replay": ("replay", "replay", "Run epochs again and compare; step through them."),
     "verify": ("verify", "verify", "Check that every epoch that is kept is whole."),
     "repair": ("repair", "repair", "Go back to the newest whole epoch."),
     "new": ("new", "new", "Make a small project that runs at once."),

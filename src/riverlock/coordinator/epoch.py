@@ -47,6 +47,8 @@ class PlannedInputs:
     now_us: int
     seed: int
     started_us: int
+    # Watermarks that operators used, by uid, of an epoch that is replayed.
+    recorded: Mapping[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

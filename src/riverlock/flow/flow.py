@@ -209,6 +209,33 @@ class Flow:
         """Check everything that can be checked without reading any input."""
         return self._runner().check(self, **options)
 
+    def replay(
+        self, store: str, first: int, last: int | None = None, **options: Any
+    ) -> Any:
+        """Run epochs of a store again, here and without any effect, and compare.
+
+        The store is only read, and may belong to a running flow; sinks are told
+        nothing. The epochs see the time, randomness, watermarks and input that they
+        saw. If the code is another one by now, this is a shadow run.
+
+        Args:
+            store: Directory or object-store URI that holds the flow's state.
+            first: The first epoch; the snapshot before it must be kept.
+            last: The last epoch; default: only the first.
+            options: ``key`` and ``operator``: handle only this key, in this operator;
+                ``spark``; ``on_epoch``, called after each epoch.
+
+        Returns:
+            A ``Replay``: ``matches``, ``epochs``, ``changes``.
+
+        Raises:
+            SnapshotNotFoundError: An epoch, or the one before, is not kept.
+            SourceError: The input of an epoch is gone.
+        """
+        return import_module("riverlock.spark.replay").replay(
+            self, store, first, last, **options
+        )
+
     @staticmethod
     def _runner() -> Any:
         # Found by name: the description must not depend on what runs it.

@@ -53,6 +53,7 @@ from riverlock.state.store import EVENT, PROCESSING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from riverlock.runtime.one_key import OneKey
     from riverlock.state.layout import StateLayout
     from riverlock.storage.base import Storage
 
@@ -162,9 +163,10 @@ class StageTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch], partition: int) -> bytes:
         """Stage all rows."""
-        return _outcome(lambda: self._run(batches, partition), self.seed)
+        return _outcome(lambda: self.vote(batches, partition), self.seed)
 
-    def _run(self, batches: Iterable[pa.RecordBatch], partition: int) -> Vote:
+    def vote(self, batches: Iterable[pa.RecordBatch], partition: int) -> Vote:
+        """Do the same and return the vote; errors are raised as they are."""
         found = [b for b in batches if b.num_rows]
         attempt = self.place.attempt(partition)
         if not found:
@@ -227,18 +229,28 @@ class KeyedTask:
     key_groups: int
     working_dir: str
     targets: dict[str, Targets]
+    # Of a replay: the only key that is handled.
+    only: OneKey | None = None
 
     def __call__(
         self, batches: Iterable[pa.RecordBatch], partition: int, begun: KeyedEpoch
     ) -> bytes:
         """Run the operator over its input and stage everything."""
-
-        def run() -> Vote:
-            program, layout = _program(self.program)
-            return _Turn(self, begun, partition, program, layout).run(batches)
-
         with _without_gc():
-            return _outcome(run, begun.info.seed)
+            return _outcome(
+                lambda: self.vote(batches, partition, begun), begun.info.seed
+            )
+
+    def vote(
+        self, batches: Iterable[pa.RecordBatch], partition: int, begun: KeyedEpoch
+    ) -> Vote:
+        """Do the same and return the vote; errors are raised as they are.
+
+        Raises:
+            RiverlockError: What user code, state or storage says went wrong.
+        """
+        program, layout = _program(self.program)
+        return _Turn(self, begun, partition, program, layout).run(batches)
 
 
 @dataclass(frozen=True)
@@ -257,6 +269,8 @@ class _Turn:
         copy = WorkingCopy(Path(task.working_dir) / task.place.region / uid, groups)
         found = [b for b in batches if b.num_rows]
         table = pa.Table.from_batches(found) if found else None
+        if task.only is not None and table is not None:
+            table = task.only.rows(table)
         with copy.in_use(task.place.token):
             try:
                 return self._attempt(copy, table)
@@ -270,6 +284,7 @@ class _Turn:
         base = self.begun.base.within(copy.groups)
         with copy.reading(base, self.layout, self.task.place.storage) as reader:
             clock.lap("restore_s")
+            only = self.task.only
 
             def prepared() -> None:
                 clock.lap("prepare_s")
@@ -278,7 +293,7 @@ class _Turn:
             execution = run_operator(
                 self.program,
                 self.layout,
-                reader,
+                reader if only is None else only.reader(reader),
                 self.begun.info,
                 table,
                 is_first=self.partition == 0,

@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.errors import InvalidConfigError, StorageNotFoundError
+from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
     from riverlock.sinks.committer import Owner
     from riverlock.storage.base import Storage
 
-__all__ = ["epoch_folder", "is_owned", "listing", "listing_path", "named", "own"]
+__all__ = [
+    "epoch_folder",
+    "file_of",
+    "is_owned",
+    "listing",
+    "listing_path",
+    "named",
+    "own",
+]
 
 _OWNER = "_riverlock/owner.json"
 
@@ -54,6 +63,13 @@ def epoch_folder(epoch: int) -> str:
 def listing_path(epoch: int) -> str:
     """Return where an epoch's files are listed, once all are there."""
     return f"_riverlock/{epoch:012d}.json"
+
+
+def file_of(token: dict[str, Any], epoch: int) -> tuple[Storage, str]:
+    """Return where a file of an epoch is, in its folder or not yet committed."""
+    root = open_storage(token["root"])
+    committed = f"{epoch_folder(epoch)}/{token['name']}"
+    return root, committed if root.exists(committed) else token["staged"]
 
 
 def listing(epoch: int, tokens: tuple[Any, ...]) -> bytes:

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from riverlock.coordinator.watermarks import first_open_us, operator_watermark
 from riverlock.core.errors import (
@@ -69,6 +69,9 @@ __all__ = ["SparkEngine"]
 _OWNER = "__rl_owner"
 # As a type, not as text: Spark's parser would be asked in every epoch.
 _OUTCOME = StructType([StructField("outcome", BinaryType())])
+_PACKED = StructType(
+    [StructField("partition", IntegerType()), StructField("batch", BinaryType())]
+)
 # Spark hands the local properties of a job to its tasks.
 _BEGUN = "riverlock.epoch"
 
@@ -100,28 +103,57 @@ class SparkEngine:
         Raises:
             RiverlockError: What a task or Spark says went wrong.
         """
-        stage_id, epoch = order.stage, order.epoch
-        stage = next(s for s in self.compiled.stages if s.id == stage_id)
-        name = f"riverlock {self.compiled.flow.name} {epoch} {stage_id}"
+        stage = self._stage(order)
+        with self._job(order):
+            frame = self._frame(stage, order, parent)
+            if frame is None:
+                return ()
+            begun = (
+                self.begun(stage, order, parent)
+                if isinstance(stage, KeyedStage)
+                else None
+            )
+            with self.ahead.reading(following, self._frames_ahead):
+                rows = self._collect(frame, begun)
+        return self._votes(rows, order.epoch, order.planned.seed)
+
+    def delivered(
+        self, order: RunStage, parent: Manifest | None
+    ) -> dict[int, list[pa.RecordBatch]]:
+        """Bring the rows of a stage here instead of to its tasks, by partition.
+
+        Raises:
+            RiverlockError: What Spark says went wrong.
+        """
+        found: dict[int, list[pa.RecordBatch]] = {}
+        with self._job(order):
+            rows = self.rows(self._stage(order), order, parent)
+            packed = [] if rows is None else rows.mapInArrow(_packed, _PACKED).collect()
+        for partition, batch in packed:
+            with pa.ipc.open_stream(bytes(batch)) as stream:
+                found.setdefault(partition, []).extend(stream)
+        return found
+
+    def _stage(self, order: RunStage) -> KeyedStage | WriteStage:
+        return next(s for s in self.compiled.stages if s.id == order.stage)
+
+    @contextlib.contextmanager
+    def _job(self, order: RunStage) -> Iterator[None]:
+        """Name what Spark runs meanwhile; what it raises becomes our errors."""
+        name = f"riverlock {self.compiled.flow.name} {order.epoch} {order.stage}"
         try:
             self.spark.sparkContext.setJobGroup(self._job_group, name)
             with unlogged():
-                frame = self._frame(stage, order, parent)
-                if frame is None:
-                    return ()
-                begun = self._begun(stage, order, parent)
-                with self.ahead.reading(following, self._frames_ahead):
-                    rows = self._collect(frame, begun)
+                yield
         except AnalysisException as error:
             raise InvalidFlowError(
-                f"stage {stage_id!r}",
+                f"stage {order.stage!r}",
                 expected="expressions that Spark accepts",
                 found=last_line(error),
             ) from error
         except (PySparkException, Py4JError, ConnectionError) as error:
             # A connection that is refused: Spark's virtual machine is gone.
-            raise explained(error, stage=stage_id, epoch=epoch) from None
-        return self._votes(rows, epoch, order.planned.seed)
+            raise explained(error, stage=order.stage, epoch=order.epoch) from None
 
     def cancel(self) -> None:
         """Stop whatever runs; callable from another thread."""
@@ -213,7 +245,7 @@ class SparkEngine:
         """Return the frames that an epoch can have before its parent is decided."""
         frames = self._frames(inputs, {}, {})
         return {
-            stage.id: self._keyed_frame(stage, frames, is_new=False)
+            stage.id: self._keyed_frame(stage, frames)
             for stage in self.compiled.stages
             if isinstance(stage, KeyedStage) and stage.reads_only_sources
         }
@@ -232,38 +264,43 @@ class SparkEngine:
         self, stage: KeyedStage | WriteStage, order: RunStage, parent: Manifest | None
     ) -> DataFrame | None:
         """Return the frame whose rows are the votes of a stage; None: nothing to do."""
-        inputs = order.planned.inputs
-        frames = self._frames(inputs, order.earlier, self._late(order, parent))
-        if isinstance(stage, WriteStage):
-            return self._write_frame(stage, frames, order)
-        is_new = parent is None or stage.id not in parent.operators
-        if stage.node.initial is None or not is_new:
-            ready = self.ahead.take(stage.id, inputs)
+        if isinstance(stage, KeyedStage) and not _needs_initial(stage, parent):
+            ready = self.ahead.take(stage.id, order.planned.inputs)
             if ready is not None:
                 return ready
-        return self._keyed_frame(stage, frames, is_new=is_new)
-
-    def _write_frame(
-        self, stage: WriteStage, frames: Frames, order: RunStage
-    ) -> DataFrame | None:
-        if frames.is_empty(stage.node.input):
+        rows = self.rows(stage, order, parent)
+        if rows is None:
             return None
-        task = StageTask(
+        if isinstance(stage, WriteStage):
+            return rows.mapInArrow(_InTask(self.write_task(stage, order)), _OUTCOME)
+        return rows.mapInArrow(_InKeyedTask(self.keyed_task(stage)), _OUTCOME)
+
+    def rows(
+        self, stage: KeyedStage | WriteStage, order: RunStage, parent: Manifest | None
+    ) -> DataFrame | None:
+        """Return the rows that the tasks of a stage are given; None: nothing to do."""
+        late = self._late(order, parent)
+        frames = self._frames(order.planned.inputs, order.earlier, late)
+        if isinstance(stage, KeyedStage):
+            initial = _needs_initial(stage, parent)
+            return self._exchange(stage, frames, takes_initial=initial)
+        is_empty = frames.is_empty(stage.node.input)
+        return None if is_empty else frames.frame(stage.node.input)
+
+    def write_task(self, stage: WriteStage, order: RunStage) -> StageTask:
+        """Return what stages the rows of one sink in an epoch."""
+        return StageTask(
             place=self._place(stage.id),
             epoch=order.epoch,
             seed=order.planned.seed,
             targets=stage.targets,
             schema=stage.schema,
         )
-        frame = frames.frame(stage.node.input)
-        return frame.mapInArrow(_InTask(task), _OUTCOME)
 
-    def _begun(
-        self, stage: KeyedStage | WriteStage, order: RunStage, parent: Manifest | None
-    ) -> KeyedEpoch | None:
+    def begun(
+        self, stage: KeyedStage, order: RunStage, parent: Manifest | None
+    ) -> KeyedEpoch:
         """Return what the tasks of a stage must know of the epoch."""
-        if isinstance(stage, WriteStage):
-            return None
         state = parent.operators.get(stage.id) if parent else None
         return KeyedEpoch(
             info=self._info(stage, order, parent),
@@ -280,21 +317,23 @@ class SparkEngine:
         planned = order.planned
         state = parent.operators.get(stage.id) if parent else None
         before = None if state is None else state.watermark_us
+        mark = operator_watermark(stage.event_times, planned.watermarks, before)
         return EpochInfo(
             epoch=order.epoch,
             now_us=planned.now_us,
             seed=planned.seed,
-            watermark_us=operator_watermark(
-                stage.event_times, planned.watermarks, before
-            ),
+            watermark_us=planned.recorded.get(stage.id, mark),
             previous_us=before,
         )
 
-    def _keyed_frame(
-        self, stage: KeyedStage, frames: Frames, *, is_new: bool
-    ) -> DataFrame:
+    def _keyed_frame(self, stage: KeyedStage, frames: Frames) -> DataFrame:
         """Return the votes of the stage; what is new in an epoch comes with its job."""
-        task = KeyedTask(
+        exchanged = self._exchange(stage, frames, takes_initial=False)
+        return exchanged.mapInArrow(_InKeyedTask(self.keyed_task(stage)), _OUTCOME)
+
+    def keyed_task(self, stage: KeyedStage) -> KeyedTask:
+        """Return what runs the operator of a stage, in every epoch."""
+        return KeyedTask(
             place=self._place(stage.id),
             program=stage.blob,
             parallelism=self.parallelism,
@@ -302,17 +341,15 @@ class SparkEngine:
             working_dir=self.working_dir,
             targets=stage.targets,
         )
-        exchanged = self._exchange(stage, frames, is_new=is_new)
-        return exchanged.mapInArrow(_InKeyedTask(task), _OUTCOME)
 
     def _exchange(
-        self, stage: KeyedStage, frames: Frames, *, is_new: bool
+        self, stage: KeyedStage, frames: Frames, *, takes_initial: bool
     ) -> DataFrame:
         """Return the rows of the stage, each in the partition that owns its key."""
         parts = []
         if not frames.is_empty(stage.node.input):
             parts.append(self._events(stage, frames))
-        if stage.node.initial is not None and is_new:
+        if takes_initial:
             parts.append(self._initial(stage))
         owner = self._owner if parts else _OWNER
         broadcast = stage.node.broadcast
@@ -379,6 +416,12 @@ class SparkEngine:
         return self._with_group(packed, stage.node.keys)
 
 
+def _needs_initial(stage: KeyedStage, parent: Manifest | None) -> bool:
+    """Tell whether an operator takes its initial state in this epoch."""
+    is_new = parent is None or stage.id not in parent.operators
+    return is_new and stage.node.initial is not None
+
+
 @dataclass(frozen=True)
 class _InTask:
     """Calls our task inside Spark's."""
@@ -402,6 +445,20 @@ class _InKeyedTask:
         packed = zlib.decompress(base64.b64decode(text))
         begun = pickle.loads(packed)  # noqa: S301 - from our driver
         yield _row(self.task(batches, context.partitionId(), begun))
+
+
+def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give each batch as bytes, with the partition that it is in."""
+    partition = pa.array([_context().partitionId()], pa.int32())
+    for batch in batches:
+        if batch.num_rows:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as stream:
+                stream.write_batch(batch)
+            packed = pa.array([sink.getvalue().to_pybytes()], pa.binary())
+            yield pa.RecordBatch.from_arrays(
+                [partition, packed], names=["partition", "batch"]
+            )
 
 
 def _context() -> TaskContext:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from riverlock.sources.reader import Reader
     from riverlock.storage.base import Storage
 
-__all__ = ["Handle", "RunOptions", "check", "run", "start"]
+__all__ = ["Handle", "RunOptions", "check", "readers_of", "run", "start"]
 
 DEFAULT_RESTART = ExponentialDelay(initial_us=200_000, max_us=30_000_000, attempts=5)
 
@@ -141,15 +141,16 @@ def check(flow: Flow, **options: Any) -> CompiledFlow:
     spark = chosen.spark or local_session()
     with tempfile.TemporaryDirectory() as nowhere, ExitStack() as stack:
         storage = open_storage(nowhere)
-        readers = _readers(flow, spark, storage, chosen)
+        readers = readers_of(flow, spark, storage, chosen)
         for reader in readers.values():
             stack.callback(reader.close)
         return compile_flow(flow, spark, readers)
 
 
-def _readers(
+def readers_of(
     flow: Flow, spark: SparkSession, storage: Storage, options: RunOptions
 ) -> dict[str, Reader]:
+    """Return what reads the sources of a flow; each must be closed."""
     place = (storage, Catalog(storage).paths)
     return {
         node.uid: reader_of(
@@ -210,7 +211,7 @@ class _Run:
         options, flow = self._options, self._flow
         spark = options.spark or local_session()
         stack.enter_context(job_conf(spark))
-        readers = _readers(flow, spark, self._storage, options)
+        readers = readers_of(flow, spark, self._storage, options)
         for reader in readers.values():
             stack.callback(reader.close)
         compiled = compile_flow(flow, spark, readers)

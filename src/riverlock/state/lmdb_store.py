@@ -39,7 +39,7 @@ from riverlock.state.store import Changes, Rows, StateReader, Version
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["LmdbStore", "close_all"]
+__all__ = ["LmdbStore", "close_all", "close_below"]
 
 T = TypeVar("T")
 # What LMDB says of a file that is not, or no longer, what it wrote. Once a step has met
@@ -531,6 +531,12 @@ def close_all() -> None:
     """Close every environment that this process has opened, or found open."""
     while _OPEN:
         _OPEN.popitem()[1].env.close()
+
+
+def close_below(root: Path) -> None:
+    """Close the environments below a directory that is about to be removed."""
+    for key in [k for k in _OPEN if Path(k[1]).is_relative_to(root)]:
+        _OPEN.pop(key).env.close()
 
 
 # A child may not use what its parent opened, nor open it again before letting go.
