@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from riverlock.cli import text
 from riverlock.cli.app import parse
-from riverlock.cli.command import command
+from riverlock.cli.command import command, open_catalog
 from riverlock.cli.run import open_app, session_options
 from riverlock.cli.state import kind
 from riverlock.core.errors import DefinitionError, SinkError
@@ -17,38 +18,60 @@ from riverlock.sinks.base import Probed
 if TYPE_CHECKING:
     from riverlock.flow.flow import Flow
     from riverlock.sinks.committer import Committer
+    from riverlock.spark.compile import CompiledFlow
 
 __all__ = ["check"]
 
 
 @command("check")
 @click.argument("app", metavar="APP.py[:FLOW]", type=click.Path())
+@click.option("--store", help="Tell what a start on this store would do to its state.")
 @session_options
 def check(
-    *, app: str, master: str | None, conf: dict[str, str], as_json: bool
+    *,
+    app: str,
+    store: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    as_json: bool,
 ) -> int | None:
     r"""Check a flow without running it: no input is read, no store is touched.
 
     Shows the graph, the operators with their uid, keys and state, and the guarantee
     that each sink gets, and why. Sinks that are servers are asked whether they can be
-    reached and fit; if one cannot, the exit code is 5.
+    reached and fit; if one cannot, the exit code is 5. With --store also what becomes
+    of the state that is there: what is kept, added, dropped, widened, renamed,
+    migrated, or refused; exits with 1 if a start would be refused.
 
     \b
     Examples:
-      riverlock check app.py
+      riverlock check app.py --store store
       riverlock check app.py:shop --json | jq '.sinks[].guarantee'
     """
     flow = open_app(parse(app), master=master, conf=conf)
-    found = _facts(flow)
+    found = _facts(flow, store)
     if as_json:
         text.print_json(found)
     else:
         _print(found)
+    if found.get("refused"):
+        return 1
     has_trouble = any(sink["trouble"] for sink in found["sinks"])
     return SinkError.exit_code if has_trouble else None
 
 
-def _facts(flow: Flow) -> dict[str, Any]:
+def _upgrade(compiled: CompiledFlow, store: str) -> dict[str, Any]:
+    newest = open_catalog(store).resolve(None)
+    upgrade = compiled.upgrade(newest.operators)
+    return {
+        "epoch": newest.epoch,
+        "refused": [str(error) for error in upgrade.refusals],
+        "hints": list(dict.fromkeys(error.hint for error in upgrade.refusals)),
+        "upgrade": [asdict(step) for step in upgrade.steps],
+    }
+
+
+def _facts(flow: Flow, store: str | None) -> dict[str, Any]:
     import tempfile
 
     from riverlock.spark.committers import committer_of
@@ -89,6 +112,7 @@ def _facts(flow: Flow) -> dict[str, Any]:
             if isinstance(stage, KeyedStage)
         ],
         "sinks": sinks,
+        **({} if store is None else _upgrade(compiled, store)),
     }
 
 
@@ -143,3 +167,20 @@ def _print(found: dict[str, Any]) -> None:
     for sink in troubles:
         mark = click.style(f"sink {sink['uid']}: ", fg="red")
         click.echo(f"\n{mark}{sink['trouble']}")
+    if "upgrade" in found:
+        _print_upgrade(found)
+
+
+def _print_upgrade(found: dict[str, Any]) -> None:
+    click.echo(f"\nstate of epoch {found['epoch']}")
+    text.table(
+        ("operator", "state", "becomes", "how"),
+        [
+            (s["operator"], s["variable"] or "", str(s["action"]), s["detail"])
+            for s in found["upgrade"]
+        ],
+    )
+    for said in found["refused"]:
+        click.echo(click.style("refused: ", fg="red", bold=True) + said)
+    for hint in found["hints"]:
+        click.echo(f"  next  {hint}")

@@ -64,9 +64,8 @@ def replay(  # noqa: PLR0913 - the options of the command
 
     \b
     Examples:
-      riverlock replay store@120..130 app.py
+      riverlock replay store@120..130 app.py --diff --full
       riverlock replay store@127 app.py --operator velocity --key ann --pdb
-      riverlock replay store@before-upgrade.. new_app.py --diff --full
     """
     store, first, last = _epochs(epochs)
     flow = open_app(parse(app), master=master, conf=conf)

@@ -36,6 +36,10 @@ def _pairs(
     return dict(text_.split("=", 1) for text_ in given)
 
 
+def _parallelism(given: str) -> int | str:
+    return int(given) if given.isdecimal() else given
+
+
 def session_options(body: Any) -> Any:
     """Add the options that say which Spark to use."""
     body = click.option(
@@ -54,7 +58,12 @@ def session_options(body: Any) -> Any:
 @click.argument("app", metavar="APP.py[:FLOW]", type=click.Path())
 @click.option("--store", required=True, help="Where the flow's epochs and state are.")
 @click.option("--available-now", is_flag=True, help="Take what is there, then stop.")
-@click.option("--parallelism", type=int, help="Tasks per keyed stage; default: cores.")
+@click.option(
+    "--parallelism",
+    metavar="N|auto",
+    type=_parallelism,
+    help="Tasks per keyed stage; default: cores.",
+)
 @click.option("--max-rows-per-epoch", type=int, help="Take no more records at once.")
 @click.option("--epoch-target", help="How long an epoch should take; default 1 second.")
 @click.option("--max-epochs", type=int, help="Stop after so many epochs.")

@@ -31,6 +31,7 @@ __all__ = [
     "PutFailed",
     "Recovered",
     "RereadFailed",
+    "RescaleRequested",
     "Restarted",
     "SinkCommitted",
     "SinkFailed",
@@ -193,6 +194,13 @@ class StopRequested(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleRequested(_Event):
+    """Someone wants another number of tasks per keyed stage."""
+
+    parallelism: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fenced(_Event):
     """A newer run has claimed the region."""
 
@@ -218,6 +226,7 @@ Event: TypeAlias = (
     | SinkFailed
     | Compacted
     | StopRequested
+    | RescaleRequested
     | Fenced
     | Restarted
 )

@@ -58,6 +58,7 @@ class RunStage(_Instruction):
     Attributes:
         planned: What the epoch reads and sees.
         earlier: The votes that count of the stages before, for what they staged.
+        parallelism: How many tasks a keyed stage has in this epoch.
     """
 
     epoch: int
@@ -65,6 +66,7 @@ class RunStage(_Instruction):
     stage: str
     planned: PlannedInputs
     earlier: Mapping[str, tuple[Vote, ...]]
+    parallelism: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

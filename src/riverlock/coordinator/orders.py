@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["abort", "commit_sinks", "put_manifest", "retry_sink", "run_stage"]
 
 
-def run_stage(pending: PendingEpoch, stage: str) -> do.RunStage:
+def run_stage(pending: PendingEpoch, stage: str, parallelism: int) -> do.RunStage:
     """Order a stage of a pending epoch."""
     return do.RunStage(
         region=pending.region,
@@ -22,6 +22,7 @@ def run_stage(pending: PendingEpoch, stage: str) -> do.RunStage:
         stage=stage,
         planned=pending.planned,
         earlier=pending.votes,
+        parallelism=parallelism,
     )
 
 

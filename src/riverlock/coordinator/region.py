@@ -11,6 +11,7 @@ life of an epoch, and what can be said without them is said elsewhere.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 import msgspec
@@ -85,6 +86,7 @@ class RegionCoordinator:
         self._failures = 0
         self._stopping = False
         self._compactions: tuple[Compaction, ...] = ()
+        self._wanted = plan.parallelism
 
     @property
     def phase(self) -> Phase:
@@ -121,6 +123,9 @@ class RegionCoordinator:
                 return self._on_sink(event)
             case ev.Compacted():
                 return self._on_compacted(event)
+            case ev.RescaleRequested():
+                self._wanted = event.parallelism
+                return ()
             case ev.Restarted() | ev.StopRequested() | ev.Fenced():
                 return self._on_control(event)
             case _:
@@ -215,6 +220,8 @@ class RegionCoordinator:
             seed=event.seed,
             started_us=event.started_us,
         )
+        # All stages of an epoch have the same number of tasks, and so has its manifest.
+        self.plan = dataclasses.replace(self.plan, parallelism=self._wanted)
         pending = PendingEpoch(
             region=self.plan.region,
             epoch=epoch_after(self._parent),
@@ -230,7 +237,7 @@ class RegionCoordinator:
         if not left:
             return self._decide(pending)
         self._enter(Running(pending=pending))
-        return (orders.run_stage(pending, left[0]),)
+        return (orders.run_stage(pending, left[0], self.plan.parallelism),)
 
     def _on_stage(self, event: ev.StageVoted | ev.StageFailed) -> Orders:
         state = self._state

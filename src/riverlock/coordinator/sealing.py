@@ -151,6 +151,7 @@ def _advance(
             None if old is None else old.watermark_us,
         ),
         windows=operator.windows,
+        since=pending.epoch if old is None else old.since,
     )
 
 

@@ -217,12 +217,16 @@ class StateSchemaError(StateError):
 
     code = "STATE_SCHEMA"
 
-    def __init__(self, *, operator: str, expected: str, found: str) -> None:
+    def __init__(
+        self, *, operator: str, expected: str, found: str, hint: str = ""
+    ) -> None:
         """Show the declared and the stored schema."""
         super().__init__(
             f"could not open the state of operator {operator!r}: "
             f"the code declares {expected}, the snapshot holds {found}",
-            hint="restore the earlier declaration, or give the operator a new uid",
+            hint=hint
+            or "restore the earlier declaration, give the variable migrate=, or the"
+            " operator a new uid; `riverlock check APP.py --store STORE` shows it all",
             operator=operator,
             expected=expected,
             found=found,

@@ -12,6 +12,7 @@ from riverlock.flow.stream import Stream
 from riverlock.sources.base import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import timedelta
 
     from riverlock.flow.graph import Node
@@ -63,6 +64,9 @@ class Flow:
         self.writes: list[Write] = []
         # Keyed work runs even if nobody reads its output: its state is a result.
         self.keyed: list[Keyed] = []
+        # What became of operators that older snapshots have.
+        self.renames: dict[str, str] = {}
+        self.retirements: frozenset[str] = frozenset()
 
     def read(self, source: Source, *, uid: str | None = None) -> Stream:
         """Begin a stream at a source.
@@ -79,6 +83,33 @@ class Flow:
         node = Read(uid=self.take_uid(uid, source.kind), source=source)
         self.streams[node.uid] = Stream(self, node, source.schema)
         return self.streams[node.uid]
+
+    def renamed(self, uids: Mapping[str, str]) -> Flow:
+        """Say which operators had another uid: ``{"old": "new"}``; state follows.
+
+        May go once an epoch of the new code is decided.
+
+        Raises:
+            InvalidFlowError: A uid is named twice.
+        """
+        both = {**self.renames, **uids}
+        if len(set(both.values())) != len(both):
+            raise InvalidFlowError(
+                "flow.renamed",
+                expected="each new uid once",
+                found=", ".join(f"{o} -> {n}" for o, n in both.items()),
+            )
+        self.renames = both
+        return self
+
+    def retired(self, *uids: str) -> Flow:
+        """Say which operators are gone for good: new epochs leave their state out.
+
+        Without it a start refuses to orphan state. Earlier epochs keep it. May go once
+        an epoch of the new code is decided.
+        """
+        self.retirements |= set(uids)
+        return self
 
     def sql(
         self,

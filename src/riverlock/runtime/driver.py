@@ -8,6 +8,7 @@ becomes an event, and the coordinator says what follows.
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 from collections import deque
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from riverlock.coordinator.plan import RegionPlan
     from riverlock.coordinator.votes import Vote
     from riverlock.core.clock import Clock
+    from riverlock.runtime.autoscale import Autoscale
     from riverlock.runtime.cleaner import Cleaner
     from riverlock.runtime.ownership import Heartbeat
     from riverlock.runtime.planner import Planner
@@ -91,9 +93,15 @@ class RegionDriver:
     clock: Clock
     on_status: Callable[[Status], None] = lambda _: None
     max_epochs: int | None = None
+    autoscale: Autoscale | None = None
     status: Status | None = None
+    # Shows a snapshot of earlier code as this code sees it.
+    adopt: Callable[[Manifest], Manifest] = lambda manifest: manifest
     _stop: threading.Event = field(default_factory=threading.Event)
     _stop_sent: bool = False
+    _requests: queue.SimpleQueue[ev.RescaleRequested] = field(
+        default_factory=queue.SimpleQueue
+    )
     _epochs: int = 0
     _bad_rows: int = 0
     _late_rows: int = 0
@@ -106,6 +114,18 @@ class RegionDriver:
     def stop(self) -> None:
         """Finish the epoch under way, then end; callable from anywhere."""
         self._stop.set()
+
+    def rescale(self, parallelism: int) -> None:
+        """Have so many tasks per keyed stage from the next epoch on.
+
+        Callable from anywhere.
+        """
+        most = self.plan.key_groups
+        self._requests.put(
+            ev.RescaleRequested(
+                region=self.plan.region, parallelism=max(1, min(parallelism, most))
+            )
+        )
 
     def run(self) -> None:
         """Run until the input ends, a stop is asked for, or an error ends it.
@@ -132,6 +152,8 @@ class RegionDriver:
         found: list[ev.Event] = []
         while not self.cleaner.results.empty():
             found.append(self.cleaner.results.get())
+        while not self._requests.empty():
+            found.append(self._requests.get())
         if self._stop.is_set() and not self._stop_sent:
             self._stop_sent = True
             found.append(ev.StopRequested(region=self.plan.region))
@@ -177,6 +199,7 @@ class RegionDriver:
         if newest is not None:
             # Seen is not durable: a crash may have come between link and sync.
             self.catalog.storage.make_durable(self.catalog.paths.manifest(newest.epoch))
+            newest = self.adopt(newest)
         self._parent = newest
         faults.hit("R3")
         return ev.Recovered(region=self.plan.region, newest=newest)
@@ -253,6 +276,9 @@ class RegionDriver:
     def _wait(self, turn: int) -> ev.Event | None:
         """Poll for input or a due timer; a stop or a fence ends the wait."""
         while not self._stop.wait(_POLL_SECONDS):
+            if not self._requests.empty():
+                # The next epoch is to know of it.
+                return ev.NothingToDo(region=self.plan.region, turn=turn)
             fenced = self._fenced()
             if fenced is not None:
                 return fenced
@@ -394,7 +420,16 @@ class RegionDriver:
         assert self._parent is not None
         manifest = self._parent
         rows = input_rows(manifest)
-        noticed = self.planner.learn(rows, self._took_us()) if self._epochs else {}
+        took_us = self._took_us()
+        noticed = self.planner.learn(rows, took_us) if self._epochs else {}
+        if self.autoscale is not None and self._epochs:
+            lag = sum(n or 0 for n in self.planner.lag_rows.values())
+            wanted = self.autoscale.wanted(
+                manifest.parallelism, rows=rows, lag_rows=lag, took_us=took_us
+            )
+            if wanted != manifest.parallelism:
+                log.info("parallelism %s -> %s", manifest.parallelism, wanted)
+                self.rescale(wanted)
         self._bad_rows += int(noticed.get("bad_rows", 0))
         if noticed.get("bad_rows"):
             log.warning(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import StorageError
 from riverlock.snapshot.owner import Beat, process_start
+from riverlock.snapshot.requests import read_request
 from riverlock.snapshot.sealed import seal
 from riverlock.snapshot.stops import stop_request
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.records import Run, StopRequest
+    from riverlock.snapshot.requests import Request
 
 __all__ = ["Heartbeat"]
 
@@ -44,6 +46,9 @@ class Heartbeat:
         self._stop = threading.Event()
         self._count = 0
         self.owner: Run | None = None
+        # Called once for each request, from the heart's own thread.
+        self.on_request: Callable[[Request], None] = lambda _: None
+        self._answered = ""
         self._thread = threading.Thread(
             target=self._beat_on, name=f"riverlock-heart-{run.run}", daemon=True
         )
@@ -76,9 +81,17 @@ class Heartbeat:
                 asked = stop_request(self._catalog, self._run.run)
                 if asked is not None:
                     self._on_stop(asked)
+                self._look_for_requests()
             except StorageError:
                 # The store is away; the loop will notice, and say so, by itself.
                 continue
+
+    def _look_for_requests(self) -> None:
+        found = read_request(self._catalog)
+        if found is not None and found.run == self._run.run:
+            if found.id != self._answered:
+                self.on_request(found)
+            self._answered = found.id
 
     def _write(self, *, has_ended: bool = False) -> None:
         self._count += 1

@@ -48,6 +48,8 @@ class Baseline:
     now_us: int | None = None  # processing time of that epoch
     files: tuple[StateFile, ...] = ()
     history: tuple[tuple[int, str], ...] = ()
+    # Older copies are of an operator that only had the same name.
+    since: int = 0
 
     def token(self, epoch: int) -> str | None:
         """Return the token of the run that decided an epoch; None if forgotten."""
@@ -178,6 +180,7 @@ class WorkingCopy:
             have is None
             or have.schema != wanted.schema
             or have.epoch >= wanted.epoch
+            or have.epoch < base.since
             or base.token(have.epoch) != have.token
         ):
             return None

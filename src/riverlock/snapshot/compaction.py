@@ -22,13 +22,15 @@ from typing import TYPE_CHECKING
 from riverlock.snapshot.files import live, merge_tables, read_table, write_state_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from riverlock.snapshot.layout import RegionPaths
     from riverlock.snapshot.records import OperatorState, StateFile
     from riverlock.storage.base import Storage
 
-__all__ = ["Compaction", "choose", "compact"]
+__all__ = ["Compaction", "choose", "compact", "merged", "write_pieces"]
 
 MAX_SPANS = 12
 RATIO = 2.0
@@ -46,6 +48,14 @@ class Compaction:
     operator: str
     files: tuple[StateFile, ...]
     drops_tombstones: bool
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """The first and the last epoch whose changes the files hold."""
+        return (
+            min(f.first_epoch for f in self.files),
+            max(f.last_epoch for f in self.files),
+        )
 
 
 def choose(
@@ -128,25 +138,50 @@ def compact(  # noqa: PLR0913 - where, what, when, how split, under which name
     Raises:
         SnapshotCorruptedError: A file is missing or altered.
     """
+    table = merged(storage, plan, now_us=now_us)
+    path = paths.state_file(plan.operator, plan.epochs[1], attempt)
+    return write_pieces(storage, plan, table, pieces, path.removesuffix(".parquet"))
+
+
+def merged(storage: Storage, plan: Compaction, *, now_us: int) -> pa.Table:
+    """Return the winning entries of all files of a plan.
+
+    Raises:
+        SnapshotCorruptedError: A file is missing or altered.
+    """
     ordered = sorted(plan.files, key=lambda f: (f.first_epoch, f.last_epoch))
-    epochs = ordered[0].first_epoch, max(f.last_epoch for f in ordered)
     table = merge_tables([read_table(storage, f) for f in ordered])
-    if plan.drops_tombstones:
-        table = live(table, now_us)
+    return live(table, now_us) if plan.drops_tombstones else table
+
+
+def write_pieces(
+    storage: Storage,
+    plan: Compaction,
+    table: pa.Table,
+    pieces: Sequence[tuple[int, int]],
+    stem: str,
+) -> tuple[StateFile, ...]:
+    """Write what takes the place of the files of a plan, one file per piece.
+
+    Args:
+        storage: The store.
+        plan: What is replaced.
+        table: Sorted entries.
+        pieces: Ranges of key groups that cover all of them.
+        stem: The beginning of the files' paths; must be unique for ever.
+    """
     made = []
     for number, (first, end) in enumerate(pieces):
         part = _piece(table, first, end, with_shared=number == 0)
         if part.num_rows or plan.drops_tombstones:
-            name = f"{attempt}-{number:04d}"
-            path = paths.state_file(plan.operator, epochs[1], name)
             made.append(
                 write_state_file(
                     storage,
-                    path,
+                    f"{stem}-{number:04d}.parquet",
                     part,
-                    epochs=epochs,
+                    epochs=plan.epochs,
                     groups=(first, end),
-                    shared=number == 0 and any(f.shared for f in ordered),
+                    shared=number == 0 and any(f.shared for f in plan.files),
                 )
             )
     return tuple(made)

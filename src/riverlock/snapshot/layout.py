@@ -75,6 +75,11 @@ class RegionPaths:
         """What asks a run to stop."""
         return f"{self.root}stops/{run:012d}.json"
 
+    @property
+    def request(self) -> str:
+        """What the run that owns the region is asked to do."""
+        return f"{self.root}request.json"
+
     def manifest(self, epoch: int) -> str:
         """The manifest of an epoch."""
         return f"{self.epochs}{epoch:012d}.json"

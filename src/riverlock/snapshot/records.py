@@ -131,6 +131,8 @@ class OperatorState(Record, frozen=True):
     watermark_us: int | None = None
     # Of a window: what its panes are, since rows of other panes cannot be merged.
     windows: str | None = None
+    # Copies of this state that are of an earlier epoch are of another operator.
+    since: int = 0
 
 
 class InputRange(Record, frozen=True):

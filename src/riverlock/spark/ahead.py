@@ -39,6 +39,8 @@ class ReadAhead:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="riverlock-ahead")
         # One value, so that ranges and frames are never seen apart.
         self._made: tuple[Mapping[str, InputRange], dict[str, _Shuffled]] = ({}, {})
+        # How many tasks the frames are made for.
+        self._parallelism = 0
         # The exchanges of the epoch under way, as far as they were read ahead.
         self._under_way: list[Any] = []
 
@@ -47,6 +49,7 @@ class ReadAhead:
         self,
         inputs: Mapping[str, InputRange] | None,
         build: Callable[[Mapping[str, InputRange]], dict[str, DataFrame]],
+        parallelism: int,
     ) -> Iterator[None]:
         """Make frames of these ranges, and shuffle their rows, beside the block.
 
@@ -55,6 +58,8 @@ class ReadAhead:
         thread at a time. What Spark has begun then goes on.
         """
         work, over = None, threading.Event()
+        if parallelism != self._parallelism:
+            self._made, self._parallelism = ({}, {}), parallelism
         if inputs is not None and inputs != self._made[0]:
             work = self._begin(inputs, build, over)
         try:
@@ -92,10 +97,13 @@ class ReadAhead:
             log.debug("could not read ahead: %s", error)
             return None
 
-    def take(self, stage: str, inputs: Mapping[str, InputRange]) -> DataFrame | None:
+    def take(
+        self, stage: str, inputs: Mapping[str, InputRange], parallelism: int
+    ) -> DataFrame | None:
         """Return the frame of a stage over these ranges, once, if there is one."""
         made, frames = self._made
-        found = frames.pop(stage, None) if inputs == made else None
+        is_it = inputs == made and parallelism == self._parallelism
+        found = frames.pop(stage, None) if is_it else None
         if found is None:
             return None
         if found.exchange is not None:

@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
 from riverlock.coordinator.plan import OperatorPlan
-from riverlock.core.errors import InvalidFlowError, StateSchemaError
+from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Field, Schema, Type, schema_of
 from riverlock.flow.aggregator import Aggregator
 from riverlock.flow.contents import Aggregates
@@ -44,6 +44,7 @@ from riverlock.runtime.program import (
     OperatorProgram,
 )
 from riverlock.runtime.task import Targets
+from riverlock.runtime.upgrade import Declared, plan_upgrade
 from riverlock.sinks.base import SinkUse, TwoPhaseSink
 from riverlock.sinks.stagers import TableStager
 from riverlock.snapshot.records import InputRange
@@ -59,8 +60,9 @@ if TYPE_CHECKING:
 
     from riverlock.flow.flow import Flow
     from riverlock.flow.graph import Node
+    from riverlock.runtime.upgrade import Upgrade
     from riverlock.sinks.stager import Stager
-    from riverlock.snapshot.records import OperatorState, Variable
+    from riverlock.snapshot.records import OperatorState
     from riverlock.sources.reader import Reader
 
 __all__ = ["CompiledFlow", "KeyedStage", "WriteStage", "compile_flow"]
@@ -118,17 +120,23 @@ class CompiledFlow:
     uses: Mapping[str, SinkUse]
     code: str
 
-    def check_state(self, operators: Mapping[str, OperatorState]) -> None:
-        """Refuse a snapshot that the declared state cannot read.
-
-        Variables may be added or removed; a type, kind or key that changed is refused.
+    def upgrade(self, operators: Mapping[str, OperatorState]) -> Upgrade:
+        """Return what becomes of the operators of a snapshot.
 
         Raises:
-            StateSchemaError: Nothing was touched.
+            InvalidConfigError: What the flow says of renamed operators makes no sense.
         """
-        for stage in self.stages:
-            if isinstance(stage, KeyedStage) and stage.id in operators:
-                _check_operator(stage, operators[stage.id])
+        keyed = [s for s in self.stages if isinstance(s, KeyedStage)]
+        declared = {
+            s.id: Declared(layout=s.program.layout(), windows=_windows(s.node))
+            for s in keyed
+        }
+        return plan_upgrade(
+            operators,
+            declared,
+            renamed=self.flow.renames,
+            retired=self.flow.retirements,
+        )
 
 
 def _windows(node: Keyed) -> str | None:
@@ -143,45 +151,6 @@ def _reads_only_sources(node: Node) -> bool:
     return all(
         not isinstance(i, Keyed) and _reads_only_sources(i) for i in inputs_of(node)
     )
-
-
-def _check_operator(stage: KeyedStage, stored: OperatorState) -> None:
-    plan = stage.plan
-    if stored.keys != plan.keys:
-        raise StateSchemaError(
-            operator=stage.id,
-            expected=f"keys {plan.keys}",
-            found=f"keys {stored.keys}",
-        )
-    if stored.windows != plan.windows:
-        raise StateSchemaError(
-            operator=stage.id,
-            expected=str(plan.windows),
-            found=str(stored.windows),
-        )
-    for name, variable in plan.variables.items():
-        old = stored.variables.get(name)
-        if old is not None and _fixed(old) != _fixed(variable):
-            raise StateSchemaError(
-                operator=stage.id,
-                expected=_described(name, variable),
-                found=_described(name, old),
-            )
-
-
-def _described(name: str, variable: Variable) -> str:
-    expiry = "" if variable.ttl_us is None else " with a ttl"
-    return f"{name}: {variable.scope} {variable.kind} of {variable.type}{expiry}"
-
-
-def _fixed(variable: Variable) -> tuple[Any, ...]:
-    """Return what must not change of a variable.
-
-    Its time to live may, but not whether it has one: entries that expire are stored
-    apart from those that do not.
-    """
-    expires = variable.ttl_us is not None
-    return variable.kind, variable.type, variable.key, variable.scope, expires
 
 
 def compile_flow(

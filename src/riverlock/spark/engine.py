@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import pickle
 import zlib
 from dataclasses import dataclass
@@ -103,6 +104,9 @@ class SparkEngine:
         Raises:
             RiverlockError: What a task or Spark says went wrong.
         """
+        if order.parallelism != self.parallelism:
+            engine = dataclasses.replace(self, parallelism=order.parallelism)
+            return engine.run_stage(order, parent, following)
         stage = self._stage(order)
         with self._job(order):
             frame = self._frame(stage, order, parent)
@@ -113,7 +117,7 @@ class SparkEngine:
                 if isinstance(stage, KeyedStage)
                 else None
             )
-            with self.ahead.reading(following, self._frames_ahead):
+            with self.ahead.reading(following, self._frames_ahead, self.parallelism):
                 rows = self._collect(frame, begun)
         return self._votes(rows, order.epoch, order.planned.seed)
 
@@ -265,7 +269,7 @@ class SparkEngine:
     ) -> DataFrame | None:
         """Return the frame whose rows are the votes of a stage; None: nothing to do."""
         if isinstance(stage, KeyedStage) and not _needs_initial(stage, parent):
-            ready = self.ahead.take(stage.id, order.planned.inputs)
+            ready = self.ahead.take(stage.id, order.planned.inputs, self.parallelism)
             if ready is not None:
                 return ready
         rows = self.rows(stage, order, parent)
@@ -309,6 +313,8 @@ class SparkEngine:
                 now_us=None if parent is None else parent.now_us,
                 files=() if state is None else state.files,
                 history=() if parent is None else parent.history,
+                # Without state, no copy there may be is of it.
+                since=order.epoch if state is None else state.since,
             ),
         )
 

@@ -40,6 +40,7 @@ from riverlock.runtime.one_key import OneKey
 from riverlock.sinks.stagers import FileStager, TableStager
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.records import InputRange, OperatorState, SinkOutput
+from riverlock.spark.adoption import adopted
 from riverlock.spark.ahead import ReadAhead
 from riverlock.spark.compile import KeyedStage, compile_flow
 from riverlock.spark.engine import SparkEngine
@@ -248,8 +249,9 @@ class _Replayer:
         *,
         on_epoch: Callable[[EpochReplay], None],
     ) -> Replay:
-        before = {} if parent is None else parent.operators
-        self.compiled.check_state(before)
+        if parent is not None:
+            catalog = dataclasses.replace(self.catalog, storage=self._storage)
+            parent = adopted(catalog, self.compiled, parent, self._token)
         done = []
         for original in epochs:
             try:
@@ -309,6 +311,7 @@ class _Replayer:
                 stage=stage.id,
                 planned=planned,
                 earlier=dict(votes),
+                parallelism=original.parallelism,
             )
             votes[stage.id] = self._stage(engine, stage, order, parent)
             if self.focus is not None and stage.id == self.focus[0]:

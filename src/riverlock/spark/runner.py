@@ -20,6 +20,7 @@ from riverlock.core.errors import InvalidConfigError
 from riverlock.core.times import duration_us
 from riverlock.flow.graph import Read, upstream
 from riverlock.runtime.admission import Admission
+from riverlock.runtime.autoscale import Autoscale
 from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import RegionDriver
 from riverlock.runtime.ownership import Heartbeat
@@ -29,6 +30,7 @@ from riverlock.sinks.outputs import check_outputs
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
 from riverlock.snapshot.retention import Retention
+from riverlock.spark.adoption import Adoption
 from riverlock.spark.ahead import ReadAhead
 from riverlock.spark.committers import committer_of
 from riverlock.spark.compile import CompiledFlow, KeyedStage, compile_flow
@@ -61,7 +63,8 @@ class RunOptions:
         spark: A session to run on; default: the active one, or a new local one.
         available_now: Take what is there at the start, then stop.
         parallelism: Tasks per keyed stage; default: the cores Spark has. May differ
-            from run to run: state follows.
+            from run to run: state follows. ``"auto"``: at most that many, as backlog
+            and duration of epochs ask for.
         epoch_target: How long an epoch should take; rows per epoch adapt to it. None:
             every epoch takes ``max_rows_per_epoch``.
         max_rows_per_epoch: Rows an epoch takes at most, shared by its sources. Files
@@ -76,7 +79,7 @@ class RunOptions:
 
     spark: SparkSession | None = None
     available_now: bool = False
-    parallelism: int | None = None
+    parallelism: int | str | None = None
     epoch_target: str | timedelta | None = "1 second"
     max_rows_per_epoch: int | None = None
     max_epochs: int | None = None
@@ -93,8 +96,16 @@ class RunOptions:
         Raises:
             InvalidConfigError: One does not.
         """
+        if isinstance(self.parallelism, str) and self.parallelism != "auto":
+            raise InvalidConfigError(
+                "parallelism",
+                expected='a number, or "auto"',
+                found=repr(self.parallelism),
+            )
         for name in ("parallelism", "max_rows_per_epoch", "max_epochs"):
             value = getattr(self, name)
+            if isinstance(value, str):
+                continue
             if value is not None and value < 1:
                 raise InvalidConfigError(name, expected="at least 1", found=str(value))
         if self.retain_epochs < 2:
@@ -185,6 +196,10 @@ class _Run:
         if self._driver is not None:
             self._driver.stop()
 
+    def rescale(self, parallelism: int) -> None:
+        if self._driver is not None:
+            self._driver.rescale(parallelism)
+
     def drive(self) -> None:
         assert self._driver is not None
         self._driver.run()
@@ -221,7 +236,7 @@ class _Run:
         )
         newest = self._catalog.newest()
         if newest is not None:
-            compiled.check_state(newest.operators)
+            compiled.upgrade(newest.operators).check()
             check_outputs(newest, {w.uid: w.sink.kind for w in flow.writes})
         owner = claim(self._catalog, now_us=now_us)
         engine = self._engine(spark, compiled, readers, owner, record.id)
@@ -231,6 +246,10 @@ class _Run:
         )
         heartbeat.start()
         stack.callback(heartbeat.stop)
+        adoption = Adoption(self._catalog, compiled, owner)
+        if newest is not None:
+            # Now, so that a migration that fails ends the start, not the run.
+            adoption(newest)
         committers = {}
         for write in flow.writes:
             committer = committer_of(
@@ -246,7 +265,7 @@ class _Run:
             ),
         )
         stack.callback(cleaner.stop)
-        return RegionDriver(
+        driver = RegionDriver(
             plan=self._plan(compiled, owner, engine.parallelism, record.id),
             catalog=self._catalog,
             engine=engine,
@@ -257,7 +276,18 @@ class _Run:
             clock=options.clock,
             on_status=options.on_status,
             max_epochs=options.max_epochs,
+            adopt=adoption,
+            autoscale=self._autoscale(engine.parallelism),
         )
+        heartbeat.on_request = lambda request: driver.rescale(request.parallelism)
+        return driver
+
+    def _autoscale(self, most: int) -> Autoscale | None:
+        options = self._options
+        if options.parallelism != "auto":
+            return None
+        target = options.epoch_target or "1 second"
+        return Autoscale(most=most, target_us=duration_us(target))
 
     def _engine(
         self,
@@ -267,7 +297,9 @@ class _Run:
         owner: Run,
         flow_id: str,
     ) -> SparkEngine:
-        wanted = self._options.parallelism or spark.sparkContext.defaultParallelism
+        given = self._options.parallelism
+        cores = spark.sparkContext.defaultParallelism
+        wanted = given if isinstance(given, int) else cores
         return SparkEngine(
             spark=spark,
             compiled=compiled,
@@ -374,6 +406,18 @@ class Handle:
             SnapshotNotFoundError: No epoch was committed yet.
         """
         return self._running.savepoint(name)
+
+    def rescale(self, parallelism: int) -> None:
+        """Have so many tasks per keyed stage from the next epoch on; state follows.
+
+        Raises:
+            InvalidConfigError: It is less than 1.
+        """
+        if parallelism < 1:
+            raise InvalidConfigError(
+                "parallelism", expected="at least 1", found=str(parallelism)
+            )
+        self._running.rescale(parallelism)
 
     def stop(
         self, timeout: float | None = None, *, savepoint: str | None = None

@@ -41,6 +41,8 @@ class StateSpec:
         *,
         ttl: str | timedelta | None = None,
         scope: str = "key",
+        formerly: str | None = None,
+        migrate: Callable[[Any], Any] | None = None,
     ) -> None:
         """Check the declaration.
 
@@ -50,6 +52,10 @@ class StateSpec:
             scope: ``key`` (default), ``group`` (task-level state: one per key group,
                 moves with it when the parallelism changes) or ``broadcast`` (one for
                 all tasks, written only in ``on_broadcast``).
+            formerly: The name that it has in older snapshots; may go once an epoch of
+                the new code is decided.
+            migrate: Turns a stored value (element, map value) into one of this type,
+                if older snapshots have another name or type for it.
 
         Raises:
             InvalidStateSpecError: The state cannot be stored.
@@ -66,6 +72,11 @@ class StateSpec:
                 "ttl", expected="a key-scoped variable", found=f"scope={scope!r}"
             )
         self.scope = scope
+        if migrate is not None and not callable(migrate):
+            raise InvalidStateSpecError(
+                "migrate", expected="a function of one value", found=repr(migrate)
+            )
+        self.formerly, self.migrate = formerly, migrate
 
     def _ttl(self, ttl: str | timedelta) -> int:
         found = duration_us(ttl)
@@ -127,16 +138,18 @@ class Value(StateSpec):
 
     kind = "value"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keywords, each with a default
         self,
         type: TypeLike,
         *,
         default: Any = None,
         ttl: str | timedelta | None = None,
         scope: str = "key",
+        formerly: str | None = None,
+        migrate: Callable[[Any], Any] | None = None,
     ) -> None:
         """Declare a value; ``default`` is what reading gives before it is set."""
-        super().__init__(type, ttl=ttl, scope=scope)
+        super().__init__(type, ttl=ttl, scope=scope, formerly=formerly, migrate=migrate)
         codec = codec_of(self.type)
         try:
             # Reading the default gives what reading it back from the store would.
@@ -190,16 +203,20 @@ class Map(_Handled):
 
     kind = "map"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keywords, each with a default
         self,
         key: TypeLike,
         value: TypeLike,
         *,
         ttl: str | timedelta | None = None,
         scope: str = "key",
+        formerly: str | None = None,
+        migrate: Callable[[Any], Any] | None = None,
     ) -> None:
         """Declare a map from ``key`` to ``value``; entries expire one by one."""
-        super().__init__(value, ttl=ttl, scope=scope)
+        super().__init__(
+            value, ttl=ttl, scope=scope, formerly=formerly, migrate=migrate
+        )
         self.key_type = self._type(key, "key")
         if self.key_type.kind in ("array", "map", "struct"):
             raise InvalidStateSpecError(
@@ -223,16 +240,18 @@ class Reducing(_Handled):
 
     kind = "reducing"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keywords, each with a default
         self,
         type: TypeLike,
         fn: Callable[[Any, Any], Any],
         *,
         ttl: str | timedelta | None = None,
         scope: str = "key",
+        formerly: str | None = None,
+        migrate: Callable[[Any], Any] | None = None,
     ) -> None:
         """Declare a fold; ``fn(old, new)`` gives the new value."""
-        super().__init__(type, ttl=ttl, scope=scope)
+        super().__init__(type, ttl=ttl, scope=scope, formerly=formerly, migrate=migrate)
         if not callable(fn):
             raise InvalidStateSpecError(
                 "fn of Reducing", expected="a function of two values", found=repr(fn)

@@ -1,0 +1,76 @@
+"""``riverlock rescale``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from riverlock.cli import text
+from riverlock.cli.command import command, open_catalog, store_argument
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Manifest
+
+__all__ = ["rescale"]
+
+_POLL_SECONDS = 0.2
+
+
+@command("rescale")
+@store_argument
+@click.argument("parallelism", type=click.IntRange(min=1))
+@click.option(
+    "--wait",
+    "seconds",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    help="How long to wait for the epoch that has it; default 30 seconds.",
+)
+def rescale(*, store: str, parallelism: int, seconds: float, as_json: bool) -> int:
+    r"""Change how many tasks a running flow has, from its next epoch on.
+
+    State follows: new owners of key groups read what they need, others keep theirs.
+    There are no more tasks than the flow has key groups. A flow that waits for input
+    takes it up with the first epoch that there is.
+
+    \b
+    Examples:
+      riverlock rescale store 8
+      riverlock rescale s3://bucket/shop 2 --wait 0 --json
+    """
+    from riverlock.snapshot.requests import ask
+
+    catalog = open_catalog(store)
+    wanted = min(parallelism, catalog.flow().key_groups)
+    newest = catalog.newest()
+    before = -1 if newest is None else newest.epoch
+    request = ask(catalog, parallelism=parallelism)
+    found = _wait(catalog, before, request.run, wanted, seconds)
+    epoch = None if found is None else found.epoch
+    if as_json:
+        text.print_json({"run": request.run, "parallelism": wanted, "epoch": epoch})
+    elif epoch is None:
+        click.echo(
+            f"run {request.run} was asked for {wanted} tasks; its next epoch has them"
+        )
+    else:
+        click.echo(f"{wanted} tasks since epoch {epoch}")
+    return 0
+
+
+def _wait(
+    catalog: Catalog, before: int, run: int, wanted: int, seconds: float
+) -> Manifest | None:
+    """Return the first epoch that was seen to have the parallelism."""
+    deadline = time.monotonic() + seconds
+    while True:
+        newest = catalog.newest()
+        is_new = newest is not None and newest.epoch > before and newest.run == run
+        if newest is not None and is_new and newest.parallelism == wanted:
+            return newest
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,56 @@
+"""Shows snapshots that other code has left as this code sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from riverlock.spark.compile import KeyedStage
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Manifest, Run
+    from riverlock.spark.compile import CompiledFlow
+
+__all__ = ["Adoption", "adopted"]
+
+
+def adopted(
+    catalog: Catalog, compiled: CompiledFlow, found: Manifest, token: str
+) -> Manifest:
+    """Return a snapshot as the code sees it; what it needs is written beside it.
+
+    Raises:
+        StateSchemaError: The code cannot go on from it; nothing was touched.
+        RiverlockError: A migration function or the storage failed.
+    """
+    upgrade = compiled.upgrade(found.operators)
+    upgrade.check()
+    layouts = {
+        s.id: s.program.layout() for s in compiled.stages if isinstance(s, KeyedStage)
+    }
+    rewritten = upgrade.rewritten(catalog, found, layouts)
+    return upgrade.adopted(found, rewritten, token)
+
+
+@dataclass
+class Adoption:
+    """Adopts what earlier runs have decided, each epoch once."""
+
+    catalog: Catalog
+    compiled: CompiledFlow
+    owner: Run
+    _known: dict[int, Manifest] = field(default_factory=dict)
+
+    def __call__(self, found: Manifest) -> Manifest:
+        """Return a snapshot as this code sees it.
+
+        Raises:
+            RiverlockError: See ``adopted``.
+        """
+        if found.run == self.owner.run:
+            return found
+        if found.epoch not in self._known:
+            made = adopted(self.catalog, self.compiled, found, self.owner.token)
+            self._known = {found.epoch: made}
+        return self._known[found.epoch]
