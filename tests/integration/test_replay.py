@@ -256,6 +256,12 @@ def test_the_command_replays_shows_differences_and_missing_input(
     )
 
     same = CliRunner().invoke(main, ["replay", f"{store}@0..", str(app), "--json"])
+    kept = CliRunner().invoke(main, ["check", str(app), "--store", store, "--json"])
+    narrow = APP.replace(
+        'rl.Value("double", default=0.0)', 'rl.Value("int", default=0)'
+    )
+    app.write_text(narrow.format(folder=tmp_path, divisor=2))
+    refused = CliRunner().invoke(main, ["check", str(app), "--store", store])
     app.write_text(APP.format(folder=tmp_path, divisor=4))
     other = CliRunner().invoke(main, ["replay", f"{store}@1", str(app)])
     app.write_text(APP.format(folder=tmp_path, divisor=0))
@@ -272,6 +278,12 @@ def test_the_command_replays_shows_differences_and_missing_input(
     assert same.exit_code == 0, same.output
     assert json.loads(same.stdout)["matches"] is True
     assert [e["rows"] for e in json.loads(same.stdout)["epochs"]] == [2, 2]
+    assert kept.exit_code == 0
+    steps = [(s["variable"], s["action"]) for s in json.loads(kept.stdout)["upgrade"]]
+    assert steps == [(None, "kept"), ("sum", "kept")]
+    assert refused.exit_code == 1
+    assert "sum: key value of double" in refused.stdout
+    assert "migrate=" in refused.stdout
     assert other.exit_code == 1
     assert "shadow run" in other.stdout
     assert '"sum":1.5' in other.stdout  # before

@@ -96,6 +96,6 @@ def test_tasks_come_and_go_while_the_flow_runs(
     assert all(report.is_whole for report in verify(store))
     assert json.loads(said[0].stdout) == {"run": 1, "parallelism": 1, "epoch": None}
     assert said[1].exit_code == 1
-    assert "has ended" in said[1].stderr
+    assert "has ended" in said[1].stdout
     with pytest.raises(InvalidConfigError, match="at least 1"):
         started.rescale(0)

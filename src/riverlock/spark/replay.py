@@ -253,7 +253,7 @@ class _Replayer:
             catalog = dataclasses.replace(self.catalog, storage=self._storage)
             parent = adopted(catalog, self.compiled, parent, self._token)
         done = []
-        for original in epochs:
+        for original in map(self._as_named_now, epochs):
             try:
                 found, parent = self._epoch(original, parent)
             except SourceError as error:
@@ -279,6 +279,12 @@ class _Replayer:
             code=self.compiled.code,
             changes=tuple(changes),
         )
+
+    def _as_named_now(self, original: Manifest) -> Manifest:
+        """Return an epoch with the uids that operators have by now."""
+        names = self.compiled.flow.renames
+        operators = {names.get(u, u): s for u, s in original.operators.items()}
+        return msgspec.structs.replace(original, operators=operators)
 
     @property
     def _storage(self) -> OverlayStorage:

@@ -32,6 +32,7 @@ from riverlock.coordinator import (
     PutManifest,
     Recovered,
     RegionCoordinator,
+    RescaleRequested,
     Restarted,
     RunStage,
     SinkCommitted,
@@ -179,6 +180,24 @@ def test_what_the_flow_no_longer_has_is_carried_on() -> None:
     assert manifest.inputs["gone"] == InputRange(start=8, end=8, rows=0)
     assert manifest.watermarks["gone"] == Watermark(watermark_us=3)
     assert set(manifest.outputs) == {"out"}
+
+
+def test_another_parallelism_waits_for_the_next_epoch() -> None:
+    coordinator = planning()
+    coordinator.handle(planned(0, 3, 1))
+    assert coordinator.handle(RescaleRequested(region=REGION, parallelism=4)) == ()
+    read = StageVoted(region=REGION, turn=1, stage="read", votes=(read_vote(0),))
+    (count,) = coordinator.handle(read)
+
+    assert isinstance(count, RunStage)
+    assert count.parallelism == 2
+    voted = StageVoted(region=REGION, turn=1, stage="count", votes=both(0))
+    (put,) = coordinator.handle(voted)
+    assert isinstance(put, PutManifest)
+    assert put.manifest.parallelism == 2
+    publish(coordinator, 1)
+    four = tuple(count_vote(p, 1, parallelism=4) for p in range(4))
+    assert run_epoch(coordinator, planned(3, 6, 2), four).parallelism == 4
 
 
 def test_watermark_never_goes_back_nor_behind_what_was_used() -> None:
