@@ -37,7 +37,7 @@ setup: $(STAMP) ## Create .venv with everything in it
 demo: $(STAMP) ## Run the fraud demo: kill it, restart it, compare
 	@$(BIN)/python -m examples.fraud.demo
 
-orders: kafka ## Run the Kafka demo: a broker, a flow that is killed, a comparison
+orders: kafka ## Run the Kafka demo: a broker, PostgreSQL, a flow that is killed
 	@$(BIN)/python -m examples.kafka_orders.demo
 
 kafka: $(STAMP)

@@ -2,8 +2,9 @@
 
     make orders          or    python -m examples.kafka_orders.demo
 
-Starts a Kafka broker, sends orders to it, and runs the flow twice in processes of its
-own. What readers of Kafka and of the files see then equals a sum over all orders.
+Starts a Kafka broker and PostgreSQL, sends orders, and runs the flow twice in processes
+of its own. What readers of Kafka and of the table see then equals a sum over all
+orders.
 """
 
 import json
@@ -13,11 +14,13 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow.dataset as ds
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.servers.postgres import Postgres
 from tools.kafka_server import running, why_not
 
 from examples.kafka_orders.flow import ORDERS, TOTALS
@@ -50,14 +53,14 @@ def truth(orders: list[tuple[str, int]]) -> Counter[Row]:
     return found
 
 
-def run(servers: str, root: Path, *, faults: str = "") -> int:
+def run(servers: str, database: str, root: Path, *, faults: str = "") -> int:
     """Run the flow over what is there; returns how it ended."""
     code = (
         "import sys; from examples.kafka_orders.flow import build;"
         "build(sys.argv[1], sys.argv[2]).run(sys.argv[3], available_now=True,"
         " epoch_target=None, max_rows_per_epoch=2000)"
     )
-    command = [sys.executable, "-c", code, servers, str(root / "out")]
+    command = [sys.executable, "-c", code, servers, database]
     environment = {**os.environ, "RIVERLOCK_FAULTS": faults}
     done = subprocess.run(
         [*command, str(root / "store")],
@@ -93,10 +96,22 @@ def in_kafka(servers: str) -> Counter[Row]:
     return found
 
 
-def in_files(root: Path) -> Counter[Row]:
-    table = ds.dataset(root / "out", format="parquet").to_table()
-    columns = (table[name].to_pylist() for name in ("user", "orders", "cents"))
-    return Counter(zip(*columns, strict=True))
+def newest(rows: Counter[Row]) -> Counter[Row]:
+    """Of each user the row with the most orders: what a table by user has."""
+    last: dict[str, Row] = {}
+    for row in rows:
+        last[row[0]] = max(row, last.get(row[0], row))
+    return Counter(last.values())
+
+
+@contextmanager
+def database() -> Iterator[Postgres]:
+    server = Postgres()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
 
 
 def main() -> None:
@@ -108,21 +123,29 @@ def main() -> None:
         (f"user-{chance.randrange(50)}", chance.randrange(10_000))
         for _ in range(10_000)
     ]
-    with tempfile.TemporaryDirectory() as place, running(Path(place, "kafka")) as kafka:
-        root = Path(place)
+    with (
+        tempfile.TemporaryDirectory() as place,
+        running(Path(place, "kafka")) as kafka,
+        database() as tables,
+    ):
+        root, url = Path(place), tables.url()
         fill(kafka.servers, orders)
         print(f"{len(orders):,} orders are in Kafka at {kafka.servers}")
-        first = run(kafka.servers, root, faults="P8=kill@2")
+        first = run(kafka.servers, url, root, faults="P8=kill@2")
         print(f"the flow was killed (exit code {first}): an epoch was decided, and")
-        print("neither Kafka nor the files had it yet")
-        second = run(kafka.servers, root)
+        print("neither Kafka nor PostgreSQL had it yet")
+        second = run(kafka.servers, url, root)
         print(f"the next run completed it and went on (exit code {second})")
         expected = truth(orders)
-        places = {"Kafka": in_kafka(kafka.servers), "the files": in_files(root)}
-    for name, found in places.items():
-        word = "equals" if found == expected else "DIFFERS FROM"
+        table = tables.query('SELECT "user", orders, cents FROM totals')
+        places = {
+            "Kafka": (in_kafka(kafka.servers), expected),
+            "PostgreSQL": (Counter(table), newest(expected)),
+        }
+    for name, (found, wanted) in places.items():
+        word = "equals" if found == wanted else "DIFFERS FROM"
         print(f"what is in {name} {word} the truth: {found.total():,} rows")
-    if any(found != expected for found in places.values()) or second:
+    if any(found != wanted for found, wanted in places.values()) or second:
         sys.exit(1)
 
 

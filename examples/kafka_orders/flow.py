@@ -1,8 +1,10 @@
-"""Orders from Kafka, totals of each user to Kafka and to files, each exactly once.
+"""Orders from Kafka, totals of each user to Kafka and to a table, each exactly once.
 
-    KAFKA_SERVERS=localhost:9092 riverlock run examples/kafka_orders/flow.py --store s
+    KAFKA_SERVERS=localhost:9092 DATABASE=postgresql://me@localhost/shop \
+        riverlock run examples/kafka_orders/flow.py --store s
 
-``make orders`` runs it against a broker of its own, kills it, and checks the result.
+``make orders`` runs it with a broker and a PostgreSQL of its own, kills it, and checks
+the result.
 """
 
 import os
@@ -27,7 +29,7 @@ class Totals(rl.Process):
         yield order.user, self.orders, self.cents
 
 
-def build(servers: str, out: str) -> rl.Flow:
+def build(servers: str, database: str) -> rl.Flow:
     flow = rl.Flow("orders")
     source = rl.sources.kafka(
         servers, ORDERS, value="json", schema="user string, cents bigint"
@@ -37,8 +39,12 @@ def build(servers: str, out: str) -> rl.Flow:
     totals = orders.key_by("user").process(Totals(), uid="totals")
     # Both sinks get the same epochs, or none of them does.
     totals.write(rl.sinks.kafka(servers, TOTALS, key="user"), uid="to_kafka")
-    totals.write(rl.sinks.files(out, format="parquet"), uid="to_files")
+    table = rl.sinks.sql(database, table=TOTALS, mode="upsert", key="user", create=True)
+    totals.write(table, uid="to_table")
     return flow
 
 
-flow = build(os.environ.get("KAFKA_SERVERS", "localhost:9092"), "out/orders")
+flow = build(
+    os.environ.get("KAFKA_SERVERS", "localhost:9092"),
+    os.environ.get("DATABASE", "sqlite:///totals.db"),
+)
