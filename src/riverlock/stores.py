@@ -279,12 +279,18 @@ def touches(address: str, operator: str, key: str) -> list[Touch]:
         SnapshotNotFoundError: There is no such epoch or operator.
         InvalidConfigError: It cannot be a key of the operator.
     """
+    from dataclasses import replace
+
     from riverlock.cli.keys import typed_key
+    from riverlock.core.types import schema_of
     from riverlock.query.keys import place_of
 
     catalog, manifest = open_address(address)
     state = operator_of(manifest, operator, store=catalog.storage.uri)
-    place = place_of(typed_key(key, state), state, manifest.key_groups)
-    return origins.touches(
-        catalog, manifest, operator, lambda rows: place.of(place.span.of(rows))
+    values = typed_key(key, state)
+    names = schema_of(state.keys).names[-len(values) :]
+    place = replace(
+        place_of(values, state, manifest.key_groups),
+        values=dict(zip(names, values, strict=True)),
     )
+    return origins.touches(catalog, manifest, operator, place.of)

@@ -28,6 +28,7 @@ from riverlock.sinks.base import Sink, SinkUse
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.databases.sink import SqlSink
 from riverlock.sinks.delta import DeltaSink
+from riverlock.sinks.files import FileSink
 from riverlock.sinks.stager import StagePoint
 from riverlock.snapshot.records import SinkOutput
 from riverlock.storage import Storage
@@ -48,13 +49,13 @@ class TestFiles(SinkConformance):
         return rl.sinks.files(str(folder / "out"), format="json")
 
     def read_rows(self, sink: Sink) -> Iterable[tuple[object, ...]]:
-        assert isinstance(sink, rl.sinks.FileSink)
+        assert isinstance(sink, FileSink)
         for path in Path(sink.path).glob("epoch=*/*.json"):
             for line in path.read_text().splitlines():
                 yield tuple(json.loads(line).values())
 
     def leftovers(self, sink: Sink) -> Iterable[str]:
-        assert isinstance(sink, rl.sinks.FileSink)
+        assert isinstance(sink, FileSink)
         hidden = Path(sink.path, "_riverlock")
         for place in ("staged", "building"):
             yield from (str(p) for p in (hidden / place).rglob("*") if p.is_file())
@@ -149,7 +150,7 @@ class TestFilesInAnObjectStore(InAnObjectStore, SinkConformance):
 
     def read_rows(self, sink: Sink) -> Iterable[tuple[object, ...]]:
         """Read as one must there: what the listings name."""
-        assert isinstance(sink, rl.sinks.FileSink)
+        assert isinstance(sink, FileSink)
         root = open_storage(sink.path)
         for entry in root.list("_riverlock/"):
             if re.fullmatch(r"_riverlock/\d+.json", entry.path):
@@ -158,7 +159,7 @@ class TestFilesInAnObjectStore(InAnObjectStore, SinkConformance):
                         yield tuple(json.loads(line).values())
 
     def leftovers(self, sink: Sink) -> Iterable[str]:
-        assert isinstance(sink, rl.sinks.FileSink)
+        assert isinstance(sink, FileSink)
         return [e.path for e in open_storage(sink.path).list("_riverlock/staged/")]
 
     def test_files_in_sight_are_those_that_are_listed(self, tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ class TestFilesInAnObjectStore(InAnObjectStore, SinkConformance):
         of = SinkRun(sink=sink, storage=LocalStorage(tmp_path), run=1, flow="f")
         of.stage(1, [(7, "never voted for", 1)])
         of.commit(1, of.stage(1, [(8, "a", 1)], [(9, "b", 1)]))
-        assert isinstance(sink, rl.sinks.FileSink)
+        assert isinstance(sink, FileSink)
         assert len(self.in_sight(sink)) == 2
         assert {id for id, *_ in self.read_rows(sink)} == {8, 9}
 
@@ -177,7 +178,7 @@ class TestFilesInAnObjectStore(InAnObjectStore, SinkConformance):
         of = SinkRun(sink=sink, storage=LocalStorage(tmp_path), run=1, flow="f")
         for epoch in (1, 2, 3):
             of.commit(epoch, of.stage(epoch, [(epoch, "a", epoch)]))
-        assert isinstance(sink, rl.sinks.FileSink)
+        assert isinstance(sink, FileSink)
         # A crash came between a listing and its files.
         root = ObjectStorage(sink.path)
         listing = "_riverlock/000000000002.json"
@@ -196,7 +197,7 @@ class TestFilesInAnObjectStore(InAnObjectStore, SinkConformance):
         assert len(self.in_sight(sink)) == 2
 
     def in_sight(self, sink: Sink) -> list[str]:
-        assert isinstance(sink, rl.sinks.FileSink)
+        assert isinstance(sink, FileSink)
         found = (e.path for e in open_storage(sink.path).list())
         return [path for path in found if path[0] != "_"]
 

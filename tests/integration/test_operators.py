@@ -527,8 +527,8 @@ def test_broadcast_initial_and_group_state(
         (u, n, 105.0 if u == "ann" else 5.0) for u, n, *_ in orders
     )
     store = tmp_path / "store"
-    assert [r[1:] for r in state(store, "r", "limits")] == [("max", 5.0)]
-    assert [r[1:] for r in state(store, "r", "version")] == [(1,)]
+    assert state(store, "r", "limits") == [("max", 5.0)]
+    assert state(store, "r", "version") == [(1,)]
     assert sum(r[1] for r in state(store, "r", "seen")) == len(orders)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.types import Type, TypeLike, type_of
 from riverlock.flow.partial import PythonAggregate
-from riverlock.sinks.base import Sink
+from riverlock.sinks.base import is_sink
 from riverlock.state.codec import codec_of
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def named_aggregates(
             found="none" if is_named else repr(aggregates),
         )
     for name, each in every.items():
-        if isinstance(each, Sink):
+        if is_sink(each):
             raise InvalidFlowError(
                 f"{name} of agg",
                 expected="aggregates only",

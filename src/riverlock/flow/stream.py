@@ -44,13 +44,14 @@ from riverlock.flow.timing import positive_duration, timing_of
 from riverlock.flow.whole_table import whole_table
 from riverlock.flow.windowable import Windowable
 from riverlock.flow.windows import TIMED
-from riverlock.sinks.base import Sink
+from riverlock.sinks.base import is_sink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import timedelta
 
     from riverlock.flow.flow import Flow
+    from riverlock.sinks.base import Sink
 
 __all__ = ["KeyedStream", "Stream"]
 
@@ -326,7 +327,7 @@ class Stream(StaticJoinable, Windowable, WindowOperations, Helpful):
                 Of aggregates: ``complete`` gives the whole table of results.
             uid: Stable name of the sink; keep it when the code changes.
         """
-        if not isinstance(sink, Sink):
+        if not is_sink(sink):
             raise InvalidFlowError(
                 "sink of write", expected="something of rl.sinks", found=repr(sink)
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
 from riverlock.sinks.delta import delta
-from riverlock.sinks.files import FileSink, files
+from riverlock.sinks.files import files
 from riverlock.sinks.http import http
 from riverlock.sinks.kafka_sink import kafka
 from riverlock.sinks.redis import redis
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from riverlock.sinks.databases.sink import SqlSink
 
 __all__ = [
-    "FileSink",
     "MemorySink",
     "console",
     "delta",

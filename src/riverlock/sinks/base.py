@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from inspect import getattr_static
+from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
 
 if TYPE_CHECKING:
     from riverlock.core.types import Schema
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from riverlock.sinks.stager import Stager
     from riverlock.storage.base import Storage
 
-__all__ = ["Probed", "Sink", "SinkUse", "TwoPhaseSink"]
+__all__ = ["Probed", "Sink", "SinkUse", "TwoPhaseSink", "is_sink"]
 
 
 @runtime_checkable
@@ -28,6 +29,11 @@ class Sink(Protocol):
     def kind(self) -> str:
         """A short name for status and manifests."""
         ...
+
+
+def is_sink(value: object) -> TypeGuard[Sink]:
+    """Tell a sink from values that answer to any name, such as Spark's columns."""
+    return getattr_static(value, "kind", None) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

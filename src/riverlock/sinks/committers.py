@@ -33,8 +33,9 @@ from riverlock.storage.local import LocalStorage
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from riverlock.sinks import ConsoleSink, FileSink, MemorySink
+    from riverlock.sinks import ConsoleSink, MemorySink
     from riverlock.sinks.committer import Owner
+    from riverlock.sinks.files import FileSink
     from riverlock.snapshot.records import SinkOutput
     from riverlock.storage.base import Storage
 

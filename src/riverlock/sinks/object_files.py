@@ -17,8 +17,8 @@ from riverlock.sinks.withdrawal import WITHDRAWN, is_withdrawal
 from riverlock.storage.object import ObjectStorage
 
 if TYPE_CHECKING:
-    from riverlock.sinks import FileSink
     from riverlock.sinks.committer import Owner
+    from riverlock.sinks.files import FileSink
     from riverlock.snapshot.records import SinkOutput
 
 __all__ = ["ObjectFileCommitter"]
