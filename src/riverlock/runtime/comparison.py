@@ -41,7 +41,8 @@ __all__ = [
 
 # What an epoch left of the entries that it changed, by id.
 Entries: TypeAlias = dict[bytes, dict[str, Any]]
-_encode = msgspec.msgpack.Encoder(enc_hook=str).encode
+# The order of columns in a file means nothing.
+_encode = msgspec.msgpack.Encoder(enc_hook=str, order="deterministic").encode
 _json = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -206,7 +207,9 @@ def _shown(row: dict[str, Any]) -> Any:
     if row["entry"] == "timer":
         return row["timer"]
     data = row["data"]
-    return data if row["variable"] is None else data.get(row["variable"])
+    if row["variable"] is None:
+        return dict(sorted(data.items()))
+    return data.get(row["variable"])
 
 
 def compare_output(
