@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import select
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -50,11 +51,22 @@ def _guard(body: Body, options: dict[str, Any], *, debug: bool) -> int | None:
         raise
     except RiverlockError as error:
         caught: Exception = error
+    except BrokenPipeError as error:
+        if _nobody_reads():
+            raise  # as in `riverlock state store | head`: click ends without a word
+        caught = error
     except Exception as error:  # noqa: BLE001 - the last frame before the user
         caught = error
     from riverlock.cli.errors import report
 
     return report(caught, as_json=options["as_json"], debug=debug)
+
+
+def _nobody_reads() -> bool:
+    """Tell whether it is our output that is broken, and not another connection."""
+    output = select.poll()
+    output.register(1, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
 
 
 store_argument = click.argument(

@@ -151,3 +151,15 @@ def test_completion_knows_commands_operators_and_state(shop: Path) -> None:
     assert _completions(["state", str(shop)], "v") == ["velocity"]
     assert _completions(["state", str(shop), "velocity"], "s") == ["seen", "spent"]
     assert _completions(["state", str(shop / "none")], "v") == []
+
+
+def test_output_that_nobody_reads_is_no_error(shop: Path) -> None:
+    code = "import riverlock.cli as c; c.main()"
+    words = [sys.executable, "-c", code, "state", str(shop), "velocity"]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        assert child.stderr.read() == ""
