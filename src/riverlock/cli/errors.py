@@ -136,6 +136,8 @@ def _next_step(error: RiverlockError) -> str:
     match error:
         case SnapshotNotFoundError() if error.__dict__["what"] == "a store":
             return "check the path; `riverlock run` makes a new store"
+        case SnapshotNotFoundError() if "operator " in error.__dict__["what"]:
+            return "see what there is: riverlock state STORE"
         case SnapshotError():
             return "see what there is: riverlock snapshots STORE"
         case StorageError():

@@ -131,3 +131,10 @@ def test_state_options_that_need_more_are_refused(
     cli: Any, shop: Path, words: list[str]
 ) -> None:
     assert cli("state", shop, *words).code == 1
+
+
+def test_an_epoch_is_named_with_the_store_or_by_an_option(cli: Any, shop: Path) -> None:
+    assert cli("state", f"{shop}@1", "--json").json["epoch"] == 1
+    assert cli("state", shop, "--at", "1", "--json").json["epoch"] == 1
+    assert cli("state", f"{shop}@1", "--at", "1").code == 1
+    assert "riverlock state STORE" in cli("state", shop, "nobody").err
