@@ -8,7 +8,7 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
-from riverlock.cli.plan import agreed, yes_option
+from riverlock.cli.plan import agreed, dry_run_option, yes_option
 
 if TYPE_CHECKING:
     from riverlock.snapshot.fork import Fork
@@ -20,8 +20,11 @@ __all__ = ["fork", "forks"]
 @click.argument("address", metavar="STORE@EPOCH|NAME")
 @click.argument("new", metavar="NEW")
 @click.option("--copy", is_flag=True, help="Copy the files: NEW needs no other store.")
+@dry_run_option
 @yes_option
-def fork(*, address: str, new: str, copy: bool, yes: bool, as_json: bool) -> None:
+def fork(  # noqa: PLR0913 - the options of the command
+    *, address: str, new: str, copy: bool, dry_run: bool, yes: bool, as_json: bool
+) -> None:
     r"""Make a NEW store that begins with the state and inputs of an epoch.
 
     Both go on, each by itself; the flow may run meanwhile. Files are not copied: NEW
@@ -40,7 +43,8 @@ def fork(*, address: str, new: str, copy: bool, yes: bool, as_json: bool) -> Non
 
     catalog, target = open_address(address)
     plan = plan_fork(catalog, target, open_storage(new), copy=copy)
-    if not agreed(_facts(plan), _lines(plan), yes=yes, as_json=as_json):
+    how = {"yes": yes, "dry_run": dry_run, "as_json": as_json}
+    if not agreed(_facts(plan), _lines(plan), **how):
         return
     made = make(catalog, plan, now_us=text.now_us())
     if as_json:

@@ -9,7 +9,7 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
-from riverlock.cli.plan import agreed, yes_option
+from riverlock.cli.plan import agreed, dry_run_option, yes_option
 
 if TYPE_CHECKING:
     from riverlock.snapshot.expiry import Expiry
@@ -67,7 +67,7 @@ def _bytes(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     default="10 minutes",
     help="Younger epochs stay, since they may be being read; default 10 minutes.",
 )
-@click.option("--dry-run", is_flag=True, help="Show the plan only.")
+@dry_run_option
 @yes_option
 def expire(  # noqa: PLR0913 - the options of the command
     *,
@@ -103,13 +103,14 @@ def expire(  # noqa: PLR0913 - the options of the command
     )
     plan = plan_expiry(catalog, limits, now_us=text.now_us())
     facts = _facts(plan)
-    if dry_run or not plan.epochs:
+    if not plan.epochs:
         if as_json:
             text.print_json({"done": False, "plan": facts})
         else:
             text.facts(_lines(plan))
         return
-    if not agreed(facts, _lines(plan), yes=yes, as_json=as_json):
+    how = {"yes": yes, "dry_run": dry_run, "as_json": as_json}
+    if not agreed(facts, _lines(plan), **how):
         return
     files = carry_out(catalog, plan, now_us=text.now_us())
     if as_json:

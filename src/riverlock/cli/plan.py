@@ -12,29 +12,36 @@ from riverlock.cli import text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["agreed", "yes_option"]
+__all__ = ["agreed", "dry_run_option", "yes_option"]
 
 yes_option = click.option(
     "--yes", "-y", is_flag=True, help="Do it without asking; the plan is still shown."
 )
 
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show the plan only.")
+
 
 def agreed(plan: Mapping[str, Any], lines: Mapping[str, str], **how: bool) -> bool:
     """Show a plan; return whether it is to be carried out.
 
-    With ``--json`` and without ``--yes`` the plan is printed and nothing is done.
+    With ``--json`` and without ``--yes`` the plan is printed and nothing is done; with
+    ``--dry-run`` never.
 
     Args:
         plan: The plan for programs.
         lines: The plan for people.
-        how: ``yes`` and ``as_json`` as given.
+        how: ``yes``, ``dry_run`` and ``as_json`` as given.
     """
+    yes, is_dry = how["yes"], how["dry_run"]
     if how["as_json"]:
-        if not how["yes"]:
+        if is_dry or not yes:
             text.print_json({"done": False, "plan": plan})
-        return how["yes"]
+        return yes and not is_dry
     text.facts(lines)
-    if how["yes"]:
+    if is_dry:
+        click.echo("nothing was changed")
+        return False
+    if yes:
         return True
     if sys.stdin.isatty():
         return click.confirm("do it?", default=False)

@@ -8,7 +8,7 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
-from riverlock.cli.plan import agreed, yes_option
+from riverlock.cli.plan import agreed, dry_run_option, yes_option
 from riverlock.cli.restore import facts_of, lines_of
 
 if TYPE_CHECKING:
@@ -19,8 +19,9 @@ __all__ = ["repair"]
 
 @command("repair")
 @store_argument
+@dry_run_option
 @yes_option
-def repair(*, store: str, yes: bool, as_json: bool) -> int:
+def repair(*, store: str, dry_run: bool, yes: bool, as_json: bool) -> int:
     r"""Go back to the newest whole epoch, and move what is damaged aside.
 
     Deletes nothing: damaged and foreign files, and epochs that cannot be used, are
@@ -28,7 +29,7 @@ def repair(*, store: str, yes: bool, as_json: bool) -> int:
 
     \b
     Examples:
-      riverlock repair store
+      riverlock repair store --dry-run
       riverlock repair store --yes --json
     """
     from riverlock.snapshot.repair import plan_repair
@@ -44,7 +45,8 @@ def repair(*, store: str, yes: bool, as_json: bool) -> int:
             click.echo("nothing to repair")
             _warn(plan)
         return left
-    if not agreed(_facts(plan), _lines(plan), yes=yes, as_json=as_json):
+    how = {"yes": yes, "dry_run": dry_run, "as_json": as_json}
+    if not agreed(_facts(plan), _lines(plan), **how):
         return left
     folder = mend(catalog, plan)
     if as_json:

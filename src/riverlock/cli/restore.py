@@ -9,7 +9,7 @@ import msgspec
 
 from riverlock.cli import text
 from riverlock.cli.command import command
-from riverlock.cli.plan import agreed, yes_option
+from riverlock.cli.plan import agreed, dry_run_option, yes_option
 
 if TYPE_CHECKING:
     from riverlock.snapshot.records import Manifest
@@ -24,8 +24,11 @@ __all__ = ["facts_of", "lines_of", "restore"]
 @click.option(
     "--keep-output", is_flag=True, help="Leave output of files where readers see it."
 )
+@dry_run_option
 @yes_option
-def restore(*, address: str, keep_output: bool, yes: bool, as_json: bool) -> None:
+def restore(
+    *, address: str, keep_output: bool, dry_run: bool, yes: bool, as_json: bool
+) -> None:
     r"""Go back to an epoch: its state, input positions, timers and watermarks.
 
     A new epoch is made whose state is that of the old one. Epochs between stay, and can
@@ -44,10 +47,12 @@ def restore(*, address: str, keep_output: bool, yes: bool, as_json: bool) -> Non
     catalog, target = open_address(address)
     plan = plan_restore(catalog, target, keep_output=keep_output)
     if plan.is_done:
-        go_back(catalog, plan)  # what a crash left to do
+        if not dry_run:
+            go_back(catalog, plan)  # what a crash left to do
         _done(plan, plan.newest, as_json=as_json)
         return
-    if agreed(facts_of(plan), lines_of(plan), yes=yes, as_json=as_json):
+    how = {"yes": yes, "dry_run": dry_run, "as_json": as_json}
+    if agreed(facts_of(plan), lines_of(plan), **how):
         _done(plan, go_back(catalog, plan), as_json=as_json)
 
 

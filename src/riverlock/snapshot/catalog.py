@@ -291,5 +291,8 @@ class Catalog:
 
 def _taken(name: str) -> InvalidConfigError:
     return InvalidConfigError(
-        f"snapshot name {name!r}", expected="a new name", found="one that exists"
+        f"snapshot name {name!r}",
+        expected="a new name",
+        found="one that exists",
+        hint=f"choose another, or take it away first: riverlock unpin STORE {name}",
     )

@@ -18,6 +18,7 @@ def test_repair_shows_its_plan_and_acts_only_when_told(cli: Any, shop: Path) -> 
     assert "riverlock repair" in seen.err
     assert "goes back to" in shown.out
     assert damaged.name in shown.out
+    assert cli("repair", shop, "--yes", "--dry-run").code == 0
     assert damaged.exists()
     done = cli("repair", shop, "--yes", "--json").json
     assert done["plan"]["lost"] == [2]
