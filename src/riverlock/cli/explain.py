@@ -32,8 +32,9 @@ def explain(
 ) -> None:
     r"""Show what led to an epoch: runs, code, restores, and what was read.
 
-    With --operator and --key: the epochs that changed the key, and what they had read.
-    Of epochs whose changes have been merged only their span is known.
+    With --key: the epochs that changed the key, and what they had read. Of epochs whose
+    changes have been merged only their span is known. --operator may be left out if
+    only one has state.
 
     \b
     Examples:
@@ -42,12 +43,23 @@ def explain(
     """
     from riverlock import stores
 
-    if (operator is None) != (key is None):
-        raise click.UsageError("--operator and --key go together")
-    if operator is None or key is None:
+    if key is None:
+        if operator is not None:
+            raise click.UsageError("--operator needs a --key")
         _show(stores.explain(address), as_json=as_json)
-    else:
-        _show_touches(stores.touches(address, operator, key), as_json=as_json)
+        return
+    found = stores.touches(address, operator or _only_operator(address), key)
+    _show_touches(found, as_json=as_json)
+
+
+def _only_operator(address: str) -> str:
+    from riverlock.snapshot.address import open_address
+
+    operators = open_address(address)[1].operators
+    if len(operators) != 1:
+        names = ", ".join(operators) or "none"
+        raise click.UsageError(f"--key needs an --operator; with state: {names}")
+    return next(iter(operators))
 
 
 def _show(found: Lineage, *, as_json: bool) -> None:

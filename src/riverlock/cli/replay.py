@@ -132,8 +132,11 @@ def _print_epoch(epoch: EpochReplay) -> None:
     said = []
     for state in epoch.states:
         if not state.matches:
-            groups = ", ".join("shared" if g is None else str(g) for g in state.groups)
-            said.append(f"state of {state.operator} differs (key groups {groups})")
+            groups = ["shared" if g is None else str(g) for g in state.groups]
+            where = f"key groups {', '.join(groups[:_SHOWN])}"
+            if len(groups) > _SHOWN:
+                where += f" and {len(groups) - _SHOWN} more"
+            said.append(f"state of {state.operator} differs ({where})")
     for output in epoch.outputs:
         if output.matches is None:
             said.append(f"output {output.sink} {output.how}")

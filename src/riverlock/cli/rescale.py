@@ -58,6 +58,8 @@ def rescale(*, store: str, parallelism: int, seconds: float, as_json: bool) -> i
         )
     else:
         click.echo(f"{wanted} tasks since epoch {epoch}")
+    if wanted < parallelism and not as_json:
+        click.echo(f"there are no more tasks than key groups, {wanted}")
     return 0
 
 

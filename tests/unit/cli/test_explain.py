@@ -30,6 +30,10 @@ def test_explain_a_key(cli: Any, shop: Path) -> None:
     assert "no epoch" in gone.out
 
 
-def test_explain_needs_both_operator_and_key(cli: Any, shop: Path) -> None:
-    assert cli("explain", shop, "--key", "ann").code == 1
+def test_explain_asks_for_the_operator_of_a_key(cli: Any, shop: Path) -> None:
+    unclear = cli("explain", shop, "--key", "ann")
+
+    assert unclear.code == 1
+    assert "velocity" in unclear.err
+    assert cli("explain", shop, "--operator", "velocity").code == 1
     assert cli("explain", f"{shop}@9").code == 3
