@@ -23,6 +23,7 @@ from riverlock.snapshot.records import (
     StopRequest,
 )
 from riverlock.snapshot.references import source_lists, state_files
+from riverlock.snapshot.requests import Request
 from riverlock.snapshot.sealed import checksum, read_hint, unseal
 from riverlock.snapshot.status import Status
 from riverlock.snapshot.verify import EpochReport, verify
@@ -45,13 +46,18 @@ _SEALED: dict[str, Any] = {
     re.escape(FORKING): ForkRecord,
     r"channels/[^/]+/segments/\d+\.json": Segment,
 }
-_HINTS: dict[str, Any] = {"owner.json": Beat, "status.json": Status}
+_HINTS: dict[str, Any] = {
+    "owner.json": Beat,
+    "request.json": Request,
+    "status.json": Status,
+}
 # Checked elsewhere, or not ours to check.
 _OTHERS = (
     r"flow\.json",
     rf"{_REGION}epochs/\d+\.json",
     rf"{_REGION}(state|staged|sources)/.+",
     r"channels/[^/]+/(data|landing)/.+",
+    r"sinks/[^/]+\.json",
     r"parents/[^/]+/.+",
     rf"{QUARANTINE}.+",
     r"\..*",

@@ -21,7 +21,8 @@ from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.channel import Channel, Segment
 from riverlock.snapshot.layout import lease_path
 from riverlock.snapshot.records import InputRange, LeaseRecord, SinkOutput
-from riverlock.snapshot.sealed import checksum
+from riverlock.snapshot.requests import Request
+from riverlock.snapshot.sealed import checksum, seal
 from riverlock.snapshot.stops import ask_to_stop
 
 ROWS = [(f"k{n * 7 % 5}", n % 11) for n in range(15)]
@@ -59,6 +60,8 @@ def every_kind(root: Path) -> SmallFlow:
     ask_to_stop(catalog, run, savepoint="v2", now_us=1)
     lease = LeaseRecord(id="0" * 32, regions={"main": 1}, expires_us=1)
     assert catalog.hold(lease_path(lease.id), lease, epoch=1)
+    request = Request(id="0" * 32, run=run.run, parallelism=2)
+    catalog.storage.put(catalog.paths.request, seal(request))
     rl.stores.fork(f"{flow.store}@1", str(root / "fork"))
     landed = put(catalog, f"channels/in/data/{0:012d}/x.parquet", b"landed")
     segment = Segment(
@@ -106,6 +109,7 @@ def test_the_store_has_every_kind_of_file_and_is_whole(stores: Path) -> None:
         "regions/main/owner.json",
         "regions/main/status.json",
         "regions/main/stops/N.json",
+        "regions/main/request.json",
         "snapshots/vN.json",
         "leases/N.json",
         "forks/N.json",
@@ -194,6 +198,20 @@ def test_repair_goes_back_and_moves_aside(flow: SmallFlow) -> None:
     flow.run()
     assert flow.state() == state_of(ROWS)
     assert flow.output() == output_of(ROWS)
+
+
+def test_what_a_sink_remembers_stays_where_it_is(flow: SmallFlow) -> None:
+    # Without it a sink of Kafka cannot tell that its markers are gone.
+    remembered = flow.store / "sinks/topic.json"
+    remembered.parent.mkdir()
+    remembered.write_bytes(b'{"flow":"f","cluster":"c"}')
+    state_file(flow, 4).write_bytes(b"damaged")
+
+    plan = rl.stores.repair(str(flow.store))
+
+    assert plan.restore is not None
+    assert "sinks/topic.json" not in plan.moved
+    assert remembered.exists()
 
 
 @pytest.mark.parametrize("name", ["epochs/000000000004", "runs/000000000001"])
