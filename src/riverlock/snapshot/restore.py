@@ -231,7 +231,31 @@ def _manifest(plan: Restore, run: Run, *, now_us: int, why: str) -> Manifest:
 
 
 def _tokens(sink: SinkRestore, plan: Restore) -> tuple[Any, ...]:
-    if not sink.is_withdrawn:
+    """Return what a sink of files is to move.
+
+    Nobody may have carried out yet what the newest epoch orders, if that is a restored
+    one: its order goes on in ours. Epochs that count again come back in any case.
+    """
+    if sink.kind != "files":
         return ()
-    order = {"withdraw": plan.undone, "reinstate": plan.redone}
+    undone = plan.undone if sink.is_withdrawn else ()
+    before = _ordered(plan.newest, sink.uid)
+    order = {
+        "withdraw": without([*before["withdraw"], *undone], list(plan.redone)),
+        "reinstate": without([*before["reinstate"], *plan.redone], list(plan.undone)),
+    }
+    if not any(order.values()):
+        return ()
     return tuple({"root": r, **order} for r in sink.roots) or (order,)
+
+
+def _ordered(newest: Manifest, uid: str) -> dict[str, list[Span]]:
+    """Return what an epoch orders to be moved."""
+    found: dict[str, list[Span]] = {"withdraw": [], "reinstate": []}
+    output = newest.outputs.get(uid)
+    # All tokens of a sink say the same, each of another directory.
+    for token in () if output is None else output.tokens[:1]:
+        if isinstance(token, dict) and "withdraw" in token:
+            for name, spans_found in found.items():
+                spans_found += [(a, b) for a, b in token.get(name) or ()]
+    return found

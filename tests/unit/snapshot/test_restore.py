@@ -105,6 +105,31 @@ def test_a_restore_that_is_killed_is_done_or_not(flow: SmallFlow, point: str) ->
     assert flow.output() == output_of(ROWS)
 
 
+@pytest.mark.parametrize("then", [2, 8])
+def test_what_a_killed_restore_did_not_withdraw_the_next_one_does(
+    flow: SmallFlow, then: int
+) -> None:
+    assert killed_at("V3", lambda: rl.stores.restore(at(flow, 3)))
+
+    rl.stores.restore(at(flow, then))
+
+    assert flow.output() == output_of(ROWS[: 3 * (then + 1)])
+    flow.run()
+    assert flow.state() == state_of(ROWS)
+    assert flow.output() == output_of(ROWS)
+
+
+def test_output_of_epochs_that_count_again_comes_back_in_any_case(
+    flow: SmallFlow,
+) -> None:
+    assert killed_at("V3", lambda: rl.stores.restore(at(flow, 3)))
+    rl.stores.restore(at(flow, 8), keep_output=True)
+    assert flow.output() == output_of(ROWS[:27])
+
+    rl.stores.restore(at(flow, 2), keep_output=True)
+    assert flow.output() == output_of(ROWS[:27])
+
+
 def test_a_restore_is_repeated_without_harm(flow: SmallFlow) -> None:
     rl.stores.restore(at(flow, 3))
 
