@@ -7,6 +7,7 @@ writes the same files again.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from riverlock.snapshot.records import SinkOutput
 
 __all__ = ["ObjectFileCommitter"]
+
+_FOLDER = re.compile(r"epoch=(\d+)/.+")
 
 
 @dataclass
@@ -74,14 +77,14 @@ def _withdraw(root: ObjectStorage, token: dict[str, Any]) -> None:
     May be repeated: what is moved already stays so.
     """
     for first, last in token["withdraw"]:
-        for epoch in _listed(root, "_riverlock/", first, last):
+        for epoch in _listed(root, first, last):
             _move(root, listing_path(epoch), _away(listing_path(epoch)))
-        # Also those whose files a crash left in sight.
-        for epoch in _listed(root, _away("_riverlock/"), first, last):
-            for entry in list(root.list(f"{epoch_folder(epoch)}/")):
-                _move(root, entry.path, _away(entry.path))
+        # Also of an epoch whose commit a crash cut off: it was never listed.
+        for path in _files(root, first, last):
+            _move(root, path, _away(path))
     for first, last in token.get("reinstate") or ():
-        for epoch in _listed(root, _away("_riverlock/"), first, last):
+        # Only what was whole when it went.
+        for epoch in _listed(root, first, last, below=f"{WITHDRAWN}/"):
             for entry in list(root.list(_away(f"{epoch_folder(epoch)}/"))):
                 _move(root, entry.path, entry.path.removeprefix(f"{WITHDRAWN}/"))
             _move(root, _away(listing_path(epoch)), listing_path(epoch))
@@ -91,11 +94,20 @@ def _away(path: str) -> str:
     return f"{WITHDRAWN}/{path}"
 
 
-def _listed(root: ObjectStorage, folder: str, first: int, last: int) -> list[int]:
+def _listed(root: ObjectStorage, first: int, last: int, below: str = "") -> list[int]:
+    folder = f"{below}_riverlock/"
     names = (
         e.path.removeprefix(folder).removesuffix(".json") for e in root.list(folder)
     )
     return [int(n) for n in names if n.isdecimal() and first <= int(n) <= last]
+
+
+def _files(root: ObjectStorage, first: int, last: int) -> list[str]:
+    """Return the files of epochs, listed or not."""
+    folders = (_FOLDER.match(entry.path) for entry in root.list())
+    return [
+        found.string for found in folders if found and first <= int(found[1]) <= last
+    ]
 
 
 def _move(root: ObjectStorage, source: str, target: str) -> None:

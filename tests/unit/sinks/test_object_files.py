@@ -1,0 +1,48 @@
+"""Files in an object store; what all sinks promise is in tests/conformance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+import riverlock as rl
+from riverlock.snapshot.records import SinkOutput
+from riverlock.storage.local import LocalStorage
+from riverlock.storage.object import ObjectStorage
+from riverlock.testing import SinkRun
+
+
+def run(path: str, store: Path, number: int = 1) -> SinkRun:
+    sink = rl.sinks.files(path, format="json")
+    return SinkRun(sink=sink, storage=LocalStorage(store), run=number, flow="f")
+
+
+def ids(out: Path) -> list[int]:
+    """Return what a reader of all folders sees."""
+    lines = [x for f in out.glob("epoch=*/*") for x in f.read_text().splitlines()]
+    return sorted(msgspec.json.decode(line)["id"] for line in lines)
+
+
+def test_files_of_an_epoch_that_was_half_committed_are_withdrawn_too(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    of = run(f"file://{out}", tmp_path / "store")
+    of.commit(1, of.stage(1, [(1, "a", 1)]))
+    voted = of.stage(2, [(2, "b", 2)])
+    # As if the run had died between the copy and the listing.
+    (token,) = voted.tokens
+    root = ObjectStorage(f"file://{out}")
+    root.copy(token["staged"], f"epoch={2:012d}/{token['name']}")
+    assert ids(out) == [1, 2]
+
+    again = run(f"file://{out}", tmp_path / "store", 2)
+    order = {"root": f"file://{out}", "withdraw": [[2, 2]], "reinstate": []}
+    again.commit(3, SinkOutput(kind="files", tokens=(order,)))
+    assert ids(out) == [1]
+
+    back = {"root": f"file://{out}", "withdraw": [], "reinstate": [[2, 2]]}
+    again.commit(4, SinkOutput(kind="files", tokens=(back,)))
+    assert ids(out) == [1]  # whole or not at all
