@@ -128,7 +128,12 @@ class RedisCommitter:
         self._run = owner.run
         self._record = f"riverlock:{owner.flow}:{owner.sink}"
         self._server = _package().Redis.from_url(self.sink.url)
-        self._transact(None, lambda pipe, found: self._keep(pipe, found.epoch))
+
+        def take(pipe: Any, found: _Record) -> None:
+            pipe.multi()
+            self._keep(pipe, found.epoch)
+
+        self._transact(None, take)
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Write the rows, unless the server says that it has them."""
@@ -145,6 +150,8 @@ class RedisCommitter:
                 raise self._rejected(epoch, what)
             if found.epoch >= epoch:
                 return
+            self._check_kinds(epoch, output)
+            pipe.multi()
             for _, row in numbered_rows(self.storage, output):
                 self._add(pipe, row)
             self._keep(pipe, epoch)
@@ -166,9 +173,8 @@ class RedisCommitter:
                 if found.run > self._run:
                     what = f"run {found.run} of this flow has taken over"
                     raise self._rejected(epoch, what)
-                pipe.multi()
                 write(pipe, found)
-                pipe.execute()
+                answers = pipe.execute(raise_on_error=False)
         except errors.WatchError as error:
             what = "another run writes at the same time"
             raise SinkError(self._name, epoch=epoch, what=what) from error
@@ -178,12 +184,43 @@ class RedisCommitter:
             raise kind(self._name, epoch=epoch, what="it does not answer") from error
         except errors.RedisError as error:
             raise SinkError(self._name, epoch=epoch, what=str(error)) from error
+        refused = next((a for a in answers if isinstance(a, Exception)), None)
+        if refused is not None:
+            # Not tried again: the record says that the epoch is there.
+            what = f"the epoch is written, but for what was refused: {refused}"
+            raise self._rejected(epoch, what) from refused
+
+    def _check_kinds(self, epoch: int, output: SinkOutput) -> None:
+        """Refuse keys that hold something else.
+
+        Redis takes nothing back if a command of a transaction fails: all others are
+        done, that of the record too.
+        """
+        if self.sink.shape == "json":
+            return  # replaces whatever is there
+        rows = (row for _, row in numbered_rows(self.storage, output))
+        keys = list(dict.fromkeys(map(self._key, rows)))
+        with self._server.pipeline(transaction=False) as questions:
+            for key in keys:
+                questions.type(key)
+            kinds = questions.execute()
+        for key, kind in zip(keys, kinds, strict=True):
+            found = kind.decode() if isinstance(kind, bytes) else kind
+            if found not in {self.sink.shape, "none"}:
+                what = (
+                    f"key {key} holds a {found}, not a {self.sink.shape}; nothing of"
+                    " the epoch was written; take the key away and start again"
+                )
+                raise self._rejected(epoch, what)
+
+    def _key(self, row: dict[str, Any]) -> str:
+        return _COLUMN.sub(lambda m: _text(row[m[1]]), self.sink.key)
 
     def _keep(self, pipe: Any, epoch: int) -> None:
         pipe.set(self._record, msgspec.json.encode(_Record(run=self._run, epoch=epoch)))
 
     def _add(self, pipe: Any, row: dict[str, Any]) -> None:
-        key = _COLUMN.sub(lambda m: _text(row[m[1]]), self.sink.key)
+        key = self._key(row)
         match self.sink.shape:
             case "hash":
                 fields = {n: _text(v) for n, v in row.items() if v is not None}

@@ -71,6 +71,24 @@ def test_a_server_that_lost_what_it_acknowledged_is_told_so(
     assert server.keys() == []
 
 
+@pytest.mark.parametrize("shape", ["hash", "stream"])
+def test_a_key_that_holds_something_else_stops_the_epoch_whole(
+    server: Any, url: str, tmp_path: Path, shape: str
+) -> None:
+    # Redis undoes nothing of a transaction of which one command fails.
+    server.set("user:8", "not ours")
+    of = run(rl.sinks.redis(url, key="user:{id}", shape=shape), tmp_path)
+    voted = of.stage(1, [(7, "ann", 1), (8, "bob", 1)])
+    for _ in range(2):
+        with pytest.raises(CommitRejectedError, match="user:8 .* string"):
+            of.commit(1, voted)
+        assert not server.exists("user:7")
+
+    server.delete("user:8")
+    of.commit(1, voted)
+    assert server.exists("user:7", "user:8") == 2
+
+
 def test_an_older_run_is_refused(server: Any, url: str, tmp_path: Path) -> None:
     sink = rl.sinks.redis(url, key="user:{id}")
     old = run(sink, tmp_path, 1)
