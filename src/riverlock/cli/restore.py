@@ -76,6 +76,7 @@ def facts_of(plan: Restore) -> dict[str, Any]:
         "epoch": plan.epoch,
         "undone": plan.undone,
         "redone": plan.redone,
+        "open": plan.is_open,
         "inputs": {
             uid: {"to": r.end, "from": plan.newest.inputs[uid].end}
             for uid, r in plan.target.inputs.items()
@@ -101,6 +102,11 @@ def lines_of(plan: Restore) -> dict[str, str]:
     for uid, input_range in plan.target.inputs.items():
         at = msgspec.json.encode(input_range.end).decode()
         lines[f"input {uid}"] = f"is read again from {at}"
+    if plan.is_open:
+        lines["output"] = (
+            f"of epoch {plan.newest.epoch} may not be in all sinks yet; what is not,"
+            " never will be"
+        )
     for sink in plan.sinks:
         lines[f"sink {sink.uid} ({sink.kind})"] = sink.says
     return lines

@@ -446,6 +446,7 @@ class RegionDriver:
             lag_rows=dict(self.planner.lag_rows),
             bad_rows=self._bad_rows,
             late_rows=self._late_rows,
+            committed=epoch,
             inputs=input_times(
                 manifest, now_us=manifest.now_us, since_us=self.planner.since_us
             ),

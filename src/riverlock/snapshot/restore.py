@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core import faults
-from riverlock.core.errors import FencedError, InvalidConfigError, SnapshotError
+from riverlock.core.errors import (
+    FencedError,
+    InvalidConfigError,
+    SnapshotError,
+    StorageNotFoundError,
+)
 from riverlock.snapshot.claims import claim, describe, release
 from riverlock.snapshot.lease import leased
 from riverlock.snapshot.records import InputRange, SinkOutput
+from riverlock.snapshot.sealed import read_hint
+from riverlock.snapshot.status import Status
 from riverlock.snapshot.timeline import is_restored, restored_history, spans, without
 
 if TYPE_CHECKING:
@@ -74,6 +81,8 @@ class Restore:
         undone: Epochs that will not have led to the state any more.
         redone: Epochs that an earlier restore had undone, and that count again.
         sinks: What becomes of output.
+        is_open: Whether the newest epoch has output that not all sinks are known to
+            have. What they do not have, they will not get.
     """
 
     target: Manifest
@@ -82,6 +91,7 @@ class Restore:
     undone: tuple[Span, ...]
     redone: tuple[Span, ...]
     sinks: tuple[SinkRestore, ...]
+    is_open: bool = False
 
     @property
     def epoch(self) -> int:
@@ -107,7 +117,11 @@ def plan_restore(
         keep_output: Whether sinks of files keep the output of undone epochs in sight.
 
     Manifests that cannot be read do not stand in the way.
+
+    Raises:
+        InvalidConfigError: The epoch was left before its sinks had its output.
     """
+    _check_closed(catalog, target)
     last = catalog.epochs()[-1]
     newest = _newest_readable(catalog, target)
     # Epochs after the newest that can be read are damaged, and undone too.
@@ -137,7 +151,39 @@ def plan_restore(
             )
             for uid, found in outputs.items()
         ),
+        is_open=_is_open(catalog, newest),
     )
+
+
+def _is_open(catalog: Catalog, newest: Manifest) -> bool:
+    """Tell whether a sink may lack output of the newest epoch."""
+    if is_restored(newest) or not any(o.tokens for o in newest.outputs.values()):
+        return False
+    try:
+        status = read_hint(catalog.storage.get(catalog.paths.status), Status)
+    except StorageNotFoundError:
+        return True
+    committed = None if status is None else status.committed
+    return committed is None or committed < newest.epoch
+
+
+def _check_closed(catalog: Catalog, target: Manifest) -> None:
+    """Refuse an epoch whose output nobody would commit any more.
+
+    Who went back from it has noted that; later epochs have taken its turn in the sinks.
+    """
+    try:
+        after = catalog.manifest(target.epoch + 1)
+    except SnapshotError:
+        return
+    if is_restored(after) and after.metrics.get("restored", {}).get("open"):
+        raise InvalidConfigError(
+            f"restore of {catalog.storage.uri} to epoch {target.epoch}",
+            expected="an epoch whose output all sinks are known to have",
+            found="one that was left before they had it",
+            hint=f"nothing was changed; go to epoch {target.parent}, from which its"
+            " input is read again",
+        )
 
 
 def _newest_readable(catalog: Catalog, target: Manifest) -> Manifest:
@@ -225,7 +271,12 @@ def _manifest(plan: Restore, run: Run, *, now_us: int, why: str) -> Manifest:
             s.uid: SinkOutput(kind=s.kind, tokens=_tokens(s, plan)) for s in plan.sinks
         },
         metrics={
-            "restored": {"why": why, "from": target.epoch, "undone": list(plan.undone)}
+            "restored": {
+                "why": why,
+                "from": target.epoch,
+                "undone": list(plan.undone),
+                "open": plan.is_open,
+            }
         },
     )
 

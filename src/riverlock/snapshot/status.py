@@ -37,6 +37,8 @@ class Status(Record, frozen=True, kw_only=True):
     late_rows: int = 0
     dead_letters: int = 0
     error: str | None = None
+    # The newest epoch that all sinks are known to have.
+    committed: int | None = None
     phases: dict[str, float] = msgspec.field(default_factory=dict)
 
 

@@ -89,6 +89,35 @@ def test_an_undone_epoch_can_be_gone_to(flow: SmallFlow) -> None:
     check_whole(flow)
 
 
+def test_an_epoch_that_was_left_before_its_sinks_had_it_is_not_gone_to(
+    flow: SmallFlow,
+) -> None:
+    flow.rows = [*ROWS, ("k1", 1), ("k2", 2)]
+    assert killed_at("P8", flow.run)  # epoch 10 is decided, and not in the sink
+    plan = rl.stores.restore(at(flow, 8))
+    assert plan.is_open
+    flow.run(1)
+
+    with pytest.raises(InvalidConfigError, match="an epoch whose output all sinks"):
+        rl.stores.restore(at(flow, 10), dry_run=True)
+
+    assert not rl.stores.restore(at(flow, 9)).is_open
+    assert flow.output() == output_of(ROWS)
+    flow.run()
+    assert flow.output() == output_of(flow.rows)
+    assert flow.state() == state_of(flow.rows)
+
+
+def test_the_newest_epoch_can_be_gone_to_again(flow: SmallFlow) -> None:
+    rl.stores.restore(at(flow, 3))
+    flow.run(1)
+
+    rl.stores.restore(at(flow, 9))
+
+    assert flow.output() == output_of(ROWS)
+    assert flow.state() == state_of(ROWS)
+
+
 @pytest.mark.parametrize("point", ["V1", "V2", "V3"])
 def test_a_restore_that_is_killed_is_done_or_not(flow: SmallFlow, point: str) -> None:
     assert killed_at(point, lambda: rl.stores.restore(at(flow, 3)))
