@@ -53,9 +53,9 @@ class Scene:
         tokens = self.sink.stager(self.use).stage(table, at)
         return SinkOutput(kind="kafka", tokens=tuple(tokens), rows=len(rows))
 
-    def open(self, run: int) -> Committer:
+    def open(self, run: int, origin: str | None = None) -> Committer:
         made = self.sink.committer(self.use, self.storage)
-        made.open(Owner(flow=self.flow, sink="out", run=run))
+        made.open(Owner(flow=self.flow, sink="out", run=run, origin=origin))
         return made
 
 
@@ -237,3 +237,18 @@ def test_a_cluster_that_is_away_is_told_in_words(
         Scene(rl.sinks.kafka(NOWHERE, "t"), "id bigint", tmp_path).open(1)
 
     assert NOWHERE in error.value.message
+
+
+def test_a_fork_is_refused_where_its_origin_writes(
+    kafka: KafkaServer, topic: Topic, tmp_path: Path
+) -> None:
+    shared = rl.sinks.kafka(kafka.servers, topic(2))
+    origin = Scene(shared, "id bigint", tmp_path / "origin")
+    origin.open(1).commit(0, origin.stage(0, (1,)))
+
+    fork = Scene(shared, "id bigint", tmp_path / "fork")
+    with pytest.raises(InvalidConfigError, match="an output of its own"):
+        fork.open(1, origin=origin.flow)
+
+    fork.sink = rl.sinks.kafka(kafka.servers, topic(2))
+    fork.open(1, origin=origin.flow)

@@ -89,6 +89,16 @@ class Cluster:
             )
         return len(known.partitions)
 
+    def has_records(self, topic: str, partitions: int) -> bool:
+        """Tell whether anything was ever written to a topic."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        places = [TopicPartition(topic, n) for n in range(partitions)]
+        with self._in_words(f"asking for the ends of topic {topic!r}"):
+            ends = self._admin.list_offsets({p: OffsetSpec.latest() for p in places})
+            return any(end.result(WAIT_SECONDS).offset > 0 for end in ends.values())
+
     def make_markers(self, topic: str) -> None:
         """Make the topic of markers, unless it is there."""
         with self._in_words(f"making topic {topic!r}"):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from riverlock.core.errors import InvalidConfigError
+
 if TYPE_CHECKING:
     from riverlock.snapshot.records import SinkOutput
 
-__all__ = ["Committer", "Owner"]
+__all__ = ["Committer", "Owner", "of_the_origin"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +20,8 @@ class Owner:
     flow: str  # the id of the store's flow
     sink: str
     run: int
+    # Of a fork: the flow that it was forked from.
+    origin: str | None = None
 
 
 class Committer(Protocol):
@@ -46,3 +50,17 @@ class Committer(Protocol):
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Make the output of a decided epoch visible."""
         ...
+
+
+def of_the_origin(sink: str, place: str) -> InvalidConfigError:
+    """Return the error of a fork that would write where its origin writes.
+
+    Both read the same input from the epoch of the fork on: readers would see it twice.
+    """
+    return InvalidConfigError(
+        f"sink {sink!r} of a fork",
+        expected="an output of its own",
+        found=f"{place}, which the flow it was forked from has written",
+        hint="nothing was written; name another place, or, if the fork is to go on"
+        " there in place of that flow, give the sink another uid",
+    )

@@ -23,6 +23,7 @@ from riverlock.core.errors import (
     InvalidFlowError,
     SinkError,
 )
+from riverlock.sinks.committer import of_the_origin
 from riverlock.sinks.files import place
 from riverlock.sinks.partitions import partitions
 from riverlock.snapshot.files import encode_table
@@ -147,7 +148,8 @@ class DeltaCommitter:
         """Make the table if there is none; check its columns if there is one.
 
         Raises:
-            InvalidConfigError: Columns or partitions differ, or deltalake is missing.
+            InvalidConfigError: Columns or partitions differ, deltalake is missing, or
+                this is a fork and the table is that of its origin.
             SinkError: The table cannot be reached.
         """
         self._application = f"riverlock/{owner.flow}/{owner.sink}"
@@ -167,6 +169,11 @@ class DeltaCommitter:
         except (lake.exceptions.DeltaError, OSError) as error:
             raise SinkError(self.sink.path, epoch=None, what=str(error)) from error
         self._check(table, ours)
+        known = table.transaction_version(self._application)
+        if known is None and owner.origin is not None:
+            theirs = f"riverlock/{owner.origin}/{owner.sink}"
+            if table.transaction_version(theirs) is not None:
+                raise of_the_origin(owner.sink, f"Delta table {self.sink.path}")
 
     def _check(self, table: Any, ours: Any) -> None:
         theirs = {f.name: f.type for f in table.schema().fields}

@@ -20,6 +20,7 @@ from riverlock.kafka.producer import (
     ProducerFencedError,
     TransactionalProducer,
 )
+from riverlock.sinks.committer import of_the_origin
 from riverlock.sinks.kafka_rows import staged_rows
 from riverlock.snapshot.sealed import checksum
 
@@ -58,8 +59,8 @@ class KafkaCommitter:
         """Take the sink for this run.
 
         Raises:
-            InvalidConfigError: The topic is not there, or the markers of epochs that
-                were written are gone.
+            InvalidConfigError: The topic is not there, the markers of epochs that were
+                written are gone, or this is a fork and the topic is that of its origin.
             CommitRejectedError: A newer run writes this sink.
             SinkError: The cluster does not answer.
         """
@@ -69,7 +70,20 @@ class KafkaCommitter:
             self.sink.topic, self.sink.max_bytes
         )
         self._cluster.make_markers(self.sink.markers)
+        self._check_fork(owner, self._cluster)
         self._begin()
+
+    def _check_fork(self, owner: Owner, cluster: Cluster) -> None:
+        """Refuse a topic with records of the flow that we were forked from.
+
+        Its marker does not say which topic it is of: one without records is ours.
+        """
+        if owner.origin is None or self._known() is not None:
+            return
+        theirs = Marker(flow=owner.origin, sink=owner.sink, run=0)
+        found = cluster.marker(self.sink.markers, theirs)
+        if found is not None and cluster.has_records(self.sink.topic, self._partitions):
+            raise of_the_origin(owner.sink, f"topic {self.sink.topic!r}")
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Send the epoch, unless its marker is there."""

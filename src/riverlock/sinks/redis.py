@@ -22,6 +22,7 @@ from riverlock.core.errors import (
     SinkError,
 )
 from riverlock.core.times import duration_us
+from riverlock.sinks.committer import of_the_origin
 from riverlock.sinks.rows import row_stager
 from riverlock.sinks.staged import numbered_rows
 
@@ -122,7 +123,8 @@ class RedisCommitter:
         """Take the sink for this run, so that earlier ones are refused.
 
         Raises:
-            InvalidConfigError: The package redis is missing.
+            InvalidConfigError: The package redis is missing, or this is a fork and its
+                origin writes a sink of this uid there.
             SinkError: The server cannot be reached.
         """
         self._run = owner.run
@@ -130,6 +132,9 @@ class RedisCommitter:
         self._server = _package().Redis.from_url(self.sink.url)
 
         def take(pipe: Any, found: _Record) -> None:
+            theirs = f"riverlock:{owner.origin}:{owner.sink}"
+            if found.run == 0 and owner.origin is not None and pipe.exists(theirs):
+                raise of_the_origin(owner.sink, f"Redis at {self._name}")
             pipe.multi()
             self._keep(pipe, found.epoch)
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from riverlock.flow.flow import Flow
+    from riverlock.snapshot.records import Flow as FlowRecord
     from riverlock.snapshot.records import Named, Run
     from riverlock.snapshot.status import Status
     from riverlock.sources.reader import Reader
@@ -255,7 +256,7 @@ class _Run:
             committer = committer_of(
                 write, compiled.uses[write.uid], self._storage, spark
             )
-            committer.open(Owner(flow=record.id, sink=write.uid, run=owner.run))
+            committer.open(_sink_owner(record, write.uid, owner.run))
             committers[write.uid] = committer
         cleaner = Cleaner(
             self._catalog,
@@ -468,3 +469,8 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _sink_owner(flow: FlowRecord, sink: str, run: int) -> Owner:
+    origin = None if flow.origin is None else flow.origin.flow
+    return Owner(flow=flow.id, sink=sink, run=run, origin=origin)

@@ -64,6 +64,8 @@ class SinkRun:
     run: int
     flow: str
     uid: str = "conformance"
+    # The flow that this one was forked from.
+    origin: str | None = None
     _stager: Stager = field(init=False)
     _committer: Committer = field(init=False)
 
@@ -72,7 +74,9 @@ class SinkRun:
         use = SinkUse(uid=self.uid, schema=_SCHEMA, replaces=False)
         stager, self._committer = _parts(self.sink, use, self.storage)
         self._stager = pickle.loads(pickle.dumps(stager))  # noqa: S301 - our own
-        self._committer.open(Owner(flow=self.flow, sink=self.uid, run=self.run))
+        self._committer.open(
+            Owner(flow=self.flow, sink=self.uid, run=self.run, origin=self.origin)
+        )
 
     @property
     def guarantee(self) -> str:

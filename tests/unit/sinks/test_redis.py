@@ -80,7 +80,7 @@ def test_a_key_that_holds_something_else_stops_the_epoch_whole(
     of = run(rl.sinks.redis(url, key="user:{id}", shape=shape), tmp_path)
     voted = of.stage(1, [(7, "ann", 1), (8, "bob", 1)])
     for _ in range(2):
-        with pytest.raises(CommitRejectedError, match="user:8 .* string"):
+        with pytest.raises(CommitRejectedError, match=r"user:8 holds a string"):
             of.commit(1, voted)
         assert not server.exists("user:7")
 
@@ -120,3 +120,20 @@ def test_a_server_that_is_not_there_is_named_without_its_password(
         run(sink, tmp_path)
     assert "none.sock" in str(caught.value)
     assert "secret" not in f"{caught.value}{sink}"
+
+
+def test_a_fork_is_refused_where_its_origin_writes(
+    server: Any, url: str, tmp_path: Path
+) -> None:
+    sink, storage = rl.sinks.redis(url, key="user:{id}"), LocalStorage(tmp_path)
+    run(sink, tmp_path)
+
+    def fork(uid: str, number: int) -> None:
+        SinkRun(
+            sink=sink, storage=storage, run=number, flow="fork", uid=uid, origin="f"
+        )
+
+    with pytest.raises(InvalidConfigError, match="an output of its own"):
+        fork("conformance", 1)
+    for number in (1, 2):
+        fork("trial", number)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import CommitRejectedError, FencedError
+from riverlock.sinks.committer import of_the_origin
 
 if TYPE_CHECKING:
     from riverlock.sinks.committer import Owner
@@ -30,6 +31,7 @@ class EpochTable:
     def __init__(self, dialect: Dialect, target: Target, owner: Owner) -> None:
         """Name the row; nothing is read yet."""
         self._dialect, self._owner = dialect, owner
+        self._target = target.table
         self._name = target.beside(EPOCHS)
         self._table = dialect.quoted(self._name)
 
@@ -48,10 +50,12 @@ class EpochTable:
 
         Raises:
             FencedError: A newer run has opened the sink.
+            InvalidConfigError: We are a fork, and the table is that of the origin.
         """
         owner, execute = self._owner, self._dialect.execute
         found = self._locked(connection)
         if found is None:
+            self._check_fork(connection)
             execute(
                 connection,
                 f"INSERT INTO {self._table} (flow, sink, run) VALUES (%s, %s, %s)",
@@ -68,6 +72,25 @@ class EpochTable:
                 owner.sink,
             )
         connection.commit()
+
+    def _check_fork(self, connection: Any) -> None:
+        """Refuse a table with rows of the flow that we were forked from.
+
+        Its row here does not say which table it is of: an empty one is ours.
+        """
+        owner, dialect = self._owner, self._dialect
+        if owner.origin is None:
+            return
+        theirs = dialect.execute(
+            connection,
+            f"SELECT epoch FROM {self._table} WHERE flow = %s AND sink = %s",
+            owner.origin,
+            owner.sink,
+        )
+        target = dialect.quoted(self._target)
+        if theirs and dialect.execute(connection, f"SELECT 1 FROM {target} LIMIT 1"):
+            connection.rollback()
+            raise of_the_origin(owner.sink, f"table {self._target}")
 
     def lock(self, connection: Any, epoch: int) -> int | None:
         """Begin a transaction; returns the newest epoch that the database has.
