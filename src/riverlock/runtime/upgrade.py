@@ -263,16 +263,19 @@ class _Report:
         change = f"{_described(old)} -> {_described(new)}"
         if _fixed(old) != _fixed(new):
             self._refuse(uid, spec.name, _named(spec.name, new), _named(name, old))
-        elif _fits(new, old):
-            if name != spec.name:
-                self._move(uid, spec, name, Action.RENAME, f"from {name}; {change}")
+        elif spec.migrate is not None and (name, old.type) != (spec.name, new.type):
+            # Also if stored values could be read as they are: they mean something else.
+            if new.key == old.key:
+                self._move(uid, spec, name, Action.MIGRATE, f"from {name}; {change}")
             else:
-                action = Action.KEEP if new.type == old.type else Action.WIDEN
-                self._say(uid, name, action, "" if new == old else change)
-        elif spec.migrate is not None and new.key == old.key:
-            self._move(uid, spec, name, Action.MIGRATE, f"from {name}; {change}")
-        else:
+                self._refuse(uid, spec.name, _named(spec.name, new), _named(name, old))
+        elif not _fits(new, old):
             self._refuse(uid, spec.name, _named(spec.name, new), _named(name, old))
+        elif name != spec.name:
+            self._move(uid, spec, name, Action.RENAME, f"from {name}; {change}")
+        else:
+            action = Action.KEEP if new.type == old.type else Action.WIDEN
+            self._say(uid, name, action, "" if new == old else change)
 
     def _move(
         self, uid: str, spec: StateSpec, name: str, action: Action, detail: str

@@ -60,6 +60,32 @@ def actions(upgrade: Upgrade) -> dict[tuple[str, str | None], Action]:
     return {(s.operator, s.variable): s.action for s in upgrade.steps}
 
 
+def test_a_migration_is_done_though_the_type_is_only_wider() -> None:
+    before = stored(
+        paid=value("int"),
+        same=value("bigint"),
+        old=value("int"),
+        by=Variable(kind="map", type="int", key="int"),
+    )
+    cents: Any = {"migrate": lambda euros: euros * 100}
+    after = declared(
+        paid=rl.Value("bigint", **cents),
+        same=rl.Value("bigint", **cents),
+        new=rl.Value("int", formerly="old", **cents),
+    )
+
+    found = plan({"op": before}, {"op": after})
+
+    assert set(found.moves["op"]) == {"paid", "old"}
+    assert actions(found)["op", "paid"] == Action.MIGRATE
+    # It has the type already: an earlier start has done it.
+    assert actions(found)["op", "same"] == Action.KEEP
+
+    other_keys = declared(by=rl.Map("bigint", "bigint", **cents))
+    with pytest.raises(StateSchemaError):
+        plan({"op": before}, {"op": other_keys}).check()
+
+
 def test_each_change_has_its_word() -> None:
     before = stored(
         n=value("int"), old=value("int"), gone=value("int"), price=value("double")
