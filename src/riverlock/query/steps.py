@@ -53,7 +53,9 @@ class StateAt:
         relation, span = self.relation, self.span
         old, new = _files(relation, self.manifest), _files(relation, manifest)
         added = _added(old, new, self.manifest.epoch, manifest.epoch)
-        if added is None:
+        # Files that a migration has written look like merged ones, but hold new values.
+        is_migrated = _since(relation, self.manifest) != _since(relation, manifest)
+        if added is None or is_migrated:
             return StateAt.read(relation, manifest, span), None
         changed = _merged(relation, manifest, added, span)
         merged = merge_tables([self.entries, changed])
@@ -88,6 +90,11 @@ class StateAt:
 def _files(relation: Relation, manifest: Manifest) -> tuple[StateFile, ...]:
     state = manifest.operators.get(relation.operator)
     return () if state is None else state.files
+
+
+def _since(relation: Relation, manifest: Manifest) -> int | None:
+    state = manifest.operators.get(relation.operator)
+    return None if state is None else state.since
 
 
 def _merged(

@@ -9,14 +9,18 @@ import msgspec
 import pytest
 from tests.unit.query.large import Counting, make_large
 
+import riverlock as rl
 from riverlock.core.errors import (
     InvalidConfigError,
     SnapshotCorruptedError,
     SnapshotNotFoundError,
 )
+from riverlock.core.types import schema_of
 from riverlock.query.store import Store
+from riverlock.runtime.migration import Migration
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.compaction import Compaction, compact
+from riverlock.state.layout import StateLayout
 
 EPOCHS: list[dict[int, int | None]] = [
     {1: 10, 2: 20, 3: 30},
@@ -81,9 +85,9 @@ def test_epochs_that_are_gone_are_summed_up(catalog: Catalog) -> None:
     }
 
 
-def _append(catalog: Catalog, files: Any) -> None:
+def _append(catalog: Catalog, files: Any, since: int = 0) -> None:
     newest = catalog.resolve(None)
-    state = msgspec.structs.replace(newest.operators["op"], files=files)
+    state = msgspec.structs.replace(newest.operators["op"], files=files, since=since)
     manifest = msgspec.structs.replace(
         newest, epoch=newest.epoch + 1, parent=newest.epoch, operators={"op": state}
     )
@@ -126,6 +130,29 @@ def test_merged_files_are_no_change(catalog: Catalog) -> None:
 
     assert _feed(catalog, 3) == set()
     assert _feed(catalog, 2) == THREE
+
+
+def test_state_that_was_migrated_is_compared(catalog: Catalog) -> None:
+    newest = catalog.resolve(None)
+    cents = rl.Value("bigint", migrate=lambda euros: euros * 100)
+    cents.name = "n"
+    layout = StateLayout(schema_of("k bigint"), {"n": cents})
+    migrated = Migration("op", layout, {"n": cents}).rewrite(
+        catalog.storage,
+        catalog.paths,
+        newest.operators["op"],
+        epoch=newest.epoch,
+        now_us=3,
+        pieces=[(0, 128)],
+        attempt="m",
+    )
+    _append(catalog, migrated.files, since=migrated.since)
+
+    assert _feed(catalog, 3) == {
+        (4, 1, "upsert", 11, 1100),
+        (4, 2, "upsert", 22, 2200),
+        (4, 4, "upsert", 41, 4100),
+    }
 
 
 def test_span_that_runs_backwards_or_is_unknown_is_refused(catalog: Catalog) -> None:
