@@ -40,6 +40,7 @@ from riverlock.runtime.one_key import OneKey
 from riverlock.sinks.stagers import FileStager, TableStager
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.records import InputRange, OperatorState, SinkOutput
+from riverlock.snapshot.timeline import is_restored
 from riverlock.spark.adoption import adopted
 from riverlock.spark.ahead import ReadAhead
 from riverlock.spark.compile import KeyedStage, compile_flow
@@ -168,7 +169,12 @@ def replay(  # noqa: PLR0913 - keywords, each with a default
 def _manifests(
     catalog: Catalog, first: int, last: int
 ) -> tuple[Manifest | None, list[Manifest]]:
-    """Return the snapshot to begin from, and the epochs."""
+    """Return the snapshot to begin from, and the epochs.
+
+    Raises:
+        InvalidConfigError: They are in the wrong order, or one of them went back.
+        SnapshotNotFoundError: One of them is not retained.
+    """
     if last < first:
         raise InvalidConfigError(
             f"epochs {first}..{last}",
@@ -185,6 +191,14 @@ def _manifests(
         span = f"epochs {kept[0]} to {kept[-1]}" if kept else "no epoch"
         raise SnapshotNotFoundError(what, store=catalog.storage.uri, available=span)
     found = [catalog.manifest(epoch) for epoch in wanted]
+    for manifest in found:
+        if manifest.epoch >= first and is_restored(manifest):
+            raise InvalidConfigError(
+                f"epochs {first}..{last}",
+                expected="epochs that read input, each from the state before it",
+                found=f"epoch {manifest.epoch}, which went back to {manifest.parent}",
+                hint="replay what is before it, or what is after it, by itself",
+            )
     return (None, found) if first == 0 else (found[0], found[1:])
 
 

@@ -108,6 +108,14 @@ def test_an_epoch_that_was_left_before_its_sinks_had_it_is_not_gone_to(
     assert flow.state() == state_of(flow.rows)
 
 
+def test_an_epoch_that_went_back_is_not_replayed(flow: SmallFlow) -> None:
+    rl.stores.restore(at(flow, 3))
+
+    # It read nothing, and its state is not that of the epoch before it.
+    with pytest.raises(InvalidConfigError, match="epoch 10, which went back to 3"):
+        rl.Flow("small").replay(str(flow.store), 9, 10)
+
+
 def test_the_newest_epoch_can_be_gone_to_again(flow: SmallFlow) -> None:
     rl.stores.restore(at(flow, 3))
     flow.run(1)
