@@ -29,6 +29,7 @@ from riverlock.sinks.staged import read_staged
 from riverlock.sinks.stagers import STAGED
 from riverlock.sinks.withdrawal import is_withdrawal, withdraw
 from riverlock.storage.local import LocalStorage
+from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,6 +78,11 @@ class FileCommitter:
         if is_withdrawal(output.tokens):
             self._withdraw(output.tokens)
             return
+        if self._is_in_object_store(output.tokens[0]):
+            from riverlock.sinks.object_files import ObjectFileCommitter
+
+            ObjectFileCommitter(self.sink, mine=self._mine).commit(epoch, output)
+            return
         path = self._home(epoch, output.tokens)
         root = LocalStorage(path)
         if root.exists(listing_path(epoch)):
@@ -88,10 +94,20 @@ class FileCommitter:
         root.put_if_absent(listing_path(epoch), listing(epoch, output.tokens))
         self._sweep(path, epoch)
 
+    def _is_in_object_store(self, token: dict[str, Any]) -> bool:
+        """Tell whether an epoch was staged in an object store that we still have."""
+        root = token.get("root", "")
+        return "://" in root and is_owned(open_storage(root), self._mine)
+
     def _withdraw(self, tokens: tuple[Any, ...]) -> None:
         """Take output of undone epochs away, here and in directories we had before."""
+        from riverlock.sinks.object_files import withdraw_at
+
         here = Path(self.sink.path)
         for token in tokens:
+            if "://" in token.get("root", ""):
+                withdraw_at(token["root"], self._mine, token)
+                continue
             root = Path(token.get("root", here))
             withdraw(
                 root

@@ -8,21 +8,31 @@ writes the same files again.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import CommitRejectedError, StorageNotFoundError
-from riverlock.sinks.file_listing import epoch_folder, listing, listing_path, named, own
+from riverlock.sinks.file_listing import (
+    epoch_folder,
+    is_owned,
+    listing,
+    listing_path,
+    named,
+    own,
+)
 from riverlock.sinks.stagers import STAGED
-from riverlock.sinks.withdrawal import WITHDRAWN, is_withdrawal
+from riverlock.sinks.withdrawal import WITHDRAWN, is_withdrawal, withdraw
+from riverlock.storage.local import LocalStorage
 from riverlock.storage.object import ObjectStorage
+from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
     from riverlock.sinks.committer import Owner
     from riverlock.sinks.files import FileSink
     from riverlock.snapshot.records import SinkOutput
 
-__all__ = ["ObjectFileCommitter"]
+__all__ = ["ObjectFileCommitter", "withdraw_at"]
 
 _FOLDER = re.compile(r"epoch=(\d+)/.+")
 
@@ -36,6 +46,8 @@ class ObjectFileCommitter:
         "exactly once; an epoch's files appear one after the other, and its listing in"
         " _riverlock/ when all are there"
     )
+    # What marks places of this sink.
+    mine: dict[str, str] = field(default_factory=dict)
 
     def open(self, owner: Owner) -> None:
         """Take the directory for this flow.
@@ -43,32 +55,63 @@ class ObjectFileCommitter:
         Raises:
             InvalidConfigError: The directory belongs to another flow or store.
         """
-        own(ObjectStorage(self.sink.path), owner, self.sink.path)
+        self.mine = own(ObjectStorage(self.sink.path), owner, self.sink.path)
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Copy what was voted for, list it, and sweep what was staged."""
         if not output.tokens:
             return
-        if is_withdrawal(output.tokens):
-            for token in output.tokens:
-                _withdraw(ObjectStorage(token.get("root", self.sink.path)), token)
-            return
         # If the sink was given another place since, the epoch goes to the old one.
-        path = output.tokens[0]["root"]
-        root = ObjectStorage(path)
-        if not root.exists(listing_path(epoch)):
-            for name, token in named(output.tokens).items():
-                try:
-                    root.copy(token["staged"], f"{epoch_folder(epoch)}/{name}")
-                except StorageNotFoundError as error:
-                    if root.exists(listing_path(epoch)):
-                        break  # another run was faster, and has swept
-                    what = f"staged file {path}/{token['staged']} is gone"
-                    raise CommitRejectedError(path, epoch=epoch, what=what) from error
-            root.put_if_absent(listing_path(epoch), listing(epoch, output.tokens))
-        for entry in list(root.list(STAGED)):
-            if int(entry.path.removeprefix(STAGED).split("/")[0]) <= epoch:
-                root.delete(entry.path)
+        path = output.tokens[0].get("root", self.sink.path)
+        if is_withdrawal(output.tokens):
+            self._withdraw(output.tokens)
+        elif "://" in path:
+            _commit_objects(path, epoch, output)
+        else:
+            self._commit_in_directory(path, epoch, output)
+
+    def _withdraw(self, tokens: tuple[Any, ...]) -> None:
+        for token in tokens:
+            root = token.get("root", self.sink.path)
+            if not withdraw_at(root, self.mine, token):
+                # It was moved or copied here.
+                withdraw_at(self.sink.path, self.mine, token)
+
+    def _commit_in_directory(self, path: str, epoch: int, output: SinkOutput) -> None:
+        from riverlock.sinks.committers import FileCommitter
+
+        if not is_owned(LocalStorage(Path(path)), self.mine):
+            what = f"it was decided to go to {path}, which is not there any more"
+            raise CommitRejectedError(self.sink.path, epoch=epoch, what=what)
+        FileCommitter(replace(self.sink, path=path)).commit(epoch, output)
+
+
+def _commit_objects(path: str, epoch: int, output: SinkOutput) -> None:
+    root = ObjectStorage(path)
+    if not root.exists(listing_path(epoch)):
+        for name, token in named(output.tokens).items():
+            try:
+                root.copy(token["staged"], f"{epoch_folder(epoch)}/{name}")
+            except StorageNotFoundError as error:
+                if root.exists(listing_path(epoch)):
+                    break  # another run was faster, and has swept
+                what = f"staged file {path}/{token['staged']} is gone"
+                raise CommitRejectedError(path, epoch=epoch, what=what) from error
+        root.put_if_absent(listing_path(epoch), listing(epoch, output.tokens))
+    for entry in list(root.list(STAGED)):
+        if int(entry.path.removeprefix(STAGED).split("/")[0]) <= epoch:
+            root.delete(entry.path)
+
+
+def withdraw_at(root: str, mine: dict[str, str], token: dict[str, Any]) -> bool:
+    """Move epochs of a place, of either kind; False if it is not ours any more."""
+    if not is_owned(open_storage(root), mine):
+        return False
+    if "://" in root:
+        _withdraw(ObjectStorage(root), token)
+    else:
+        withdraw(Path(root), token)
+    return True
 
 
 def _withdraw(root: ObjectStorage, token: dict[str, Any]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
 import riverlock as rl
+from riverlock.core.errors import CommitRejectedError
 from riverlock.snapshot.records import SinkOutput
 from riverlock.storage.local import LocalStorage
 from riverlock.storage.object import ObjectStorage
@@ -46,3 +48,48 @@ def test_files_of_an_epoch_that_was_half_committed_are_withdrawn_too(
     back = {"root": f"file://{out}", "withdraw": [], "reinstate": [[2, 2]]}
     again.commit(4, SinkOutput(kind="files", tokens=(back,)))
     assert ids(out) == [1]  # whole or not at all
+
+
+def test_an_epoch_is_completed_where_it_was_staged_whatever_the_place_is_now(
+    tmp_path: Path,
+) -> None:
+    local, objects = tmp_path / "local", tmp_path / "objects"
+    objects.mkdir()
+    before = run(str(local), tmp_path / "store")
+    voted = before.stage(1, [(1, "a", 1)])
+
+    moved = run(f"file://{objects}", tmp_path / "store", 2)
+    moved.commit(1, voted)
+    moved.commit(1, voted)
+    assert ids(local) == [1]
+    second = moved.stage(2, [(2, "b", 2)])
+
+    back = run(str(local), tmp_path / "store", 3)
+    back.commit(2, second)
+    back.commit(2, second)
+    assert (ids(local), ids(objects)) == ([1], [2])
+
+    roots = (str(local), f"file://{objects}")
+    order = {"withdraw": [[1, 2]], "reinstate": []}
+    tokens = tuple({"root": root, **order} for root in roots)
+    back.commit(3, SinkOutput(kind="files", tokens=tokens))
+    assert (ids(local), ids(objects)) == ([], [])
+    again = {"withdraw": [], "reinstate": [[1, 2]]}
+    tokens = tuple({"root": root, **again} for root in roots)
+    run(f"file://{objects}", tmp_path / "store", 4).commit(
+        4, SinkOutput(kind="files", tokens=tokens)
+    )
+    assert (ids(local), ids(objects)) == ([1], [2])
+
+
+def test_an_epoch_that_was_staged_in_a_place_that_is_gone_is_refused(
+    tmp_path: Path,
+) -> None:
+    local, objects = tmp_path / "local", tmp_path / "objects"
+    objects.mkdir()
+    voted = run(str(local), tmp_path / "store").stage(1, [(1, "a", 1)])
+    local.rename(tmp_path / "elsewhere")
+
+    with pytest.raises(CommitRejectedError, match="not there any more"):
+        run(f"file://{objects}", tmp_path / "store", 2).commit(1, voted)
+    assert not local.exists()
