@@ -7,7 +7,9 @@ ones and what compaction took away leave gaps between offsets.
 from __future__ import annotations
 
 import bisect
+import gc
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from riverlock.kafka.connection import Connection
 
-__all__ = ["RecordReader", "Span"]
+__all__ = ["SETTINGS", "RecordReader", "Span"]
 
 _ARROW: Final = schema_of(COLUMNS).to_arrow()
 _BATCH_ROWS: Final = 10_000
@@ -35,10 +37,14 @@ _FIRST_ROWS: Final = 500
 # Nothing is waited for: what is read was there when the span was chosen.
 _POLL_SECONDS: Final = 0.02
 _SILENCE_SECONDS: Final = 60.0
-_SETTINGS: Final = {
+SETTINGS: Final = {
     "group.id": "riverlock",  # asked for by the client; never joined
     "fetch.wait.max.ms": "5",
     "queued.max.messages.kbytes": "32768",
+    # What is fetched beyond a span is thrown away.
+    "queued.min.messages": "20000",
+    # By default the client pauses for a second whenever its queue is full.
+    "fetch.queue.backoff.ms": "2",
 }
 
 
@@ -92,7 +98,7 @@ class RecordReader:
             # Records that are gone are not skipped, unless that was asked for.
             "auto.offset.reset": "earliest" if self.allow_gap else "error",
         }
-        settings = {**_SETTINGS, **self.connection.settings(fixed)}
+        settings = {**SETTINGS, **self.connection.settings(fixed)}
         name = tuple(sorted(settings.items()))
         if name not in _CONSUMERS:
             _CONSUMERS[name] = Consumer(settings)
@@ -103,15 +109,13 @@ class RecordReader:
         silent_since = time.monotonic()
         while position < span.end:
             wanted = min(rows, span.end - position)
-            messages = consumer.consume(wanted, timeout=_POLL_SECONDS)
-            messages, events = _parted(messages)
-            if messages:
-                batch = _batch(messages, span)
-                position = messages[-1].offset() + 1
+            batch, behind, events = _poll(consumer, wanted, span)
+            if batch is not None:
+                position = max(position, behind)
                 yield batch
                 rows = _rows_of(batch)
             position = max([position, *(self._end(e, span) for e in events)])
-            if messages or events:
+            if batch is not None or events:
                 silent_since = time.monotonic()
             elif time.monotonic() - silent_since > _SILENCE_SECONDS:
                 raise self._silent(span, position)
@@ -151,6 +155,30 @@ class RecordReader:
             cause=f"{span.topic}-{span.partition} gave nothing for"
             f" {_SILENCE_SECONDS:.0f} seconds at offset {position} of {span.end}",
         )
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the garbage collector out of thousands of objects that have no cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_uncollected()
+def _poll(
+    consumer: Consumer, wanted: int, span: Span
+) -> tuple[pa.RecordBatch | None, int, list[Message]]:
+    """Take what has arrived: records, the offset behind them, and events."""
+    messages, events = _parted(consumer.consume(wanted, timeout=_POLL_SECONDS))
+    if not messages:
+        return None, span.start, events
+    behind: Any = messages[-1].offset()
+    return _batch(messages, span), behind + 1, events
 
 
 def _rows_of(batch: pa.RecordBatch) -> int:
