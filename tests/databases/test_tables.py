@@ -6,6 +6,8 @@ import json
 import math
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.databases.places import (
     mariadb_place,
     postgres_place,
 )
+from tests.servers.postgres import Postgres
 
 import riverlock as rl
 from riverlock.core.errors import (
@@ -159,6 +162,26 @@ def test_modes(place: Place, store: LocalStorage) -> None:
     with pytest.raises(FencedError):
         whole.open(run=2)
     assert len(place.snapshot(read)[0]) == 3
+
+
+def test_keys_that_others_add_during_the_commit_are_replaced(
+    postgres: Postgres, store: LocalStorage
+) -> None:
+    place = postgres_place(postgres)
+    columns, name = "k string, n int", f"{place.schema}.out"
+    table = Table(place, store, columns, mode="upsert", key="k", create=True).open()
+    with closing(postgres.connect()) as other, ThreadPoolExecutor(1) as pool:
+        other.autocommit = False
+        other.execute(f"INSERT INTO {name} VALUES ('b', 0)".encode())
+        # It does not see the key, inserts it, and has to wait for the other one.
+        writing = pool.submit(table.write, {"k": "a", "n": 1}, {"k": "b", "n": 1})
+        while not postgres.query("SELECT FROM pg_locks WHERE NOT granted"):
+            assert not writing.done()
+        other.commit()
+        writing.result()
+
+    (found,) = place.snapshot("SELECT k, n FROM {}out ORDER BY k")
+    assert [tuple(r) for r in found] == [("a", 1), ("b", 1)]
 
 
 def test_tables_that_do_not_fit_are_refused_with_all_reasons(

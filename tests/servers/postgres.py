@@ -21,8 +21,10 @@ _PORT = 5432  # of a Unix socket in a folder of its own
 class Postgres(Server):
     """A server that listens on a Unix socket only."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_durable: bool = False) -> None:
         super().__init__("postgres")
+        # In tests the process may die, the machine will not: writing is enough.
+        self._fsync = "on" if is_durable else "off"
         self._data = self.folder / "data"
 
     def prepare(self) -> None:
@@ -74,12 +76,11 @@ class Postgres(Server):
         )
 
     def command(self) -> list[str]:
-        # The process may die, the machine will not: what is written is durable.
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(self.folder),
             "port": str(_PORT),
-            "fsync": "off",
+            "fsync": self._fsync,
             "shared_buffers": "64MB",
             "max_connections": "40",
         }
