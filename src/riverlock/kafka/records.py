@@ -7,9 +7,7 @@ ones and what compaction took away leave gaps between offsets.
 from __future__ import annotations
 
 import bisect
-import gc
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.core.errors import EpochAbortedError, SourceError
+from riverlock.core.garbage import without_gc
 from riverlock.core.types import schema_of
 from riverlock.kafka.columns import COLUMNS
 from riverlock.kafka.connection import may_pass
@@ -157,19 +156,7 @@ class RecordReader:
         )
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keep the garbage collector out of thousands of objects that have no cycles."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-@_uncollected()
+@without_gc()
 def _poll(
     consumer: Consumer, wanted: int, span: Span
 ) -> tuple[pa.RecordBatch | None, int, list[Message]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from riverlock.core.errors import InvalidConfigError
+from riverlock.core.extras import load_extra
 from riverlock.query.views import TIMERS
 
 if TYPE_CHECKING:
@@ -108,13 +109,6 @@ def _write_delta(relation: Relation, path: Path) -> int:
 
 
 def _deltalake() -> Any:
-    try:
-        import deltalake
-    except ImportError as cause:
-        raise InvalidConfigError(
-            "an export as Delta tables",
-            expected="the package deltalake",
-            found="it is not installed",
-            hint="install it with: pip install 'riverlock[delta]'",
-        ) from cause
-    return deltalake
+    return load_extra(
+        "deltalake", extra="delta", needed_for="an export as Delta tables"
+    )

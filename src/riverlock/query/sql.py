@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError, RiverlockError
+from riverlock.core.extras import load_extra
 from riverlock.query.channels import channel_names, open_channel, segments
 from riverlock.query.listings import AllTimers, epochs
 from riverlock.query.views import TIMERS
@@ -129,17 +130,8 @@ def _quoted(name: str) -> str:
     return f'"{doubled}"'
 
 
-def _duckdb() -> ModuleType:
-    try:
-        import duckdb
-    except ImportError as cause:
-        raise InvalidConfigError(
-            "SQL over a snapshot",
-            expected="the package duckdb",
-            found="it is not installed",
-            hint="install it with: pip install 'riverlock[sql]'",
-        ) from cause
-    return duckdb
+def _duckdb() -> Any:
+    return load_extra("duckdb", extra="sql", needed_for="SQL over a snapshot")
 
 
 class _Watched:

@@ -11,7 +11,6 @@ import gc
 import pickle
 import time
 import uuid
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +22,7 @@ import pyarrow as pa
 from riverlock.coordinator.votes import OperatorVote, Vote
 from riverlock.core import faults
 from riverlock.core.errors import RiverlockError, StateCorruptedError, StorageError
+from riverlock.core.garbage import without_gc
 from riverlock.core.types import Schema, schema_of
 from riverlock.runtime.boundary import user_error
 from riverlock.runtime.columns import (
@@ -51,7 +51,7 @@ from riverlock.state.keys import group_range
 from riverlock.state.store import EVENT, PROCESSING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from riverlock.runtime.one_key import OneKey
     from riverlock.state.layout import StateLayout
@@ -139,18 +139,6 @@ def _program(blob: bytes) -> tuple[OperatorProgram, StateLayout]:
     return program, program.layout()
 
 
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Hold garbage collection: a task makes many objects and no cycles."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 @dataclass(frozen=True, kw_only=True)
 class StageTask:
     """A task without state: hands its rows to sinks and later stages."""
@@ -236,7 +224,7 @@ class KeyedTask:
         self, batches: Iterable[pa.RecordBatch], partition: int, begun: KeyedEpoch
     ) -> bytes:
         """Run the operator over its input and stage everything."""
-        with _without_gc():
+        with without_gc():
             return _outcome(
                 lambda: self.vote(batches, partition, begun), begun.info.seed
             )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +22,10 @@ from riverlock.core.errors import (
     InvalidFlowError,
     SinkError,
 )
+from riverlock.core.extras import load_extra
 from riverlock.sinks.committer import of_the_origin
 from riverlock.sinks.files import place
-from riverlock.sinks.partitions import partitions
+from riverlock.sinks.partitions import check_columns, partitions
 from riverlock.snapshot.files import encode_table
 from riverlock.storage.open import open_storage
 
@@ -59,13 +59,8 @@ class DeltaSink:
 
     def stager(self, use: SinkUse) -> DeltaStager:
         """Return what writes data files."""
+        check_columns(use, self.partition_by)
         for column in self.partition_by:
-            if column not in use.schema.names:
-                raise InvalidFlowError(
-                    f"partition_by of sink {use.uid!r}",
-                    expected=f"one of {', '.join(use.schema.names)}",
-                    found=repr(column),
-                )
             if (kind := use.schema[column].kind) not in _PARTITIONED:
                 raise InvalidFlowError(
                     f"partition_by of sink {use.uid!r}",
@@ -255,13 +250,6 @@ def _columns(columns: dict[str, Any], by: tuple[str, ...]) -> str:
 
 
 def _deltalake() -> Any:
-    try:
-        import_module("deltalake.transaction")
-        return import_module("deltalake")
-    except ImportError as error:
-        raise InvalidConfigError(
-            "sink of kind 'delta'",
-            expected="the package deltalake",
-            found="it is not installed",
-            hint="pip install 'riverlock[delta]'",
-        ) from error
+    return load_extra(
+        "deltalake.transaction", extra="delta", needed_for="sink of kind 'delta'"
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
+from riverlock.sinks.partitions import check_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,13 +35,7 @@ class FileSink:
         """Return what stages files in their final form."""
         from riverlock.sinks.stagers import FileStager
 
-        for column in self.partition_by:
-            if column not in use.schema.names:
-                raise InvalidFlowError(
-                    f"partition_by of sink {use.uid!r}",
-                    expected=f"one of {', '.join(use.schema.names)}",
-                    found=repr(column),
-                )
+        check_columns(use, self.partition_by)
         nested = [
             f.name
             for f in use.schema.fields

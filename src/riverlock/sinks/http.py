@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -17,6 +16,7 @@ from riverlock.core.errors import (
     InvalidConfigError,
     SinkError,
 )
+from riverlock.core.extras import load_extra
 from riverlock.core.times import duration_us
 from riverlock.sinks.rows import GUARANTEE, RowCommitter, row_stager
 
@@ -154,7 +154,7 @@ class _Sender:
         time.sleep(at - now)
 
     def _request(self, body: bytes, id: str) -> tuple[int, float | None, str]:
-        urllib3 = _urllib3()
+        urllib3 = load_extra("urllib3", extra="http", needed_for="sink of kind 'http'")
         if self._pool is None:
             self._pool = urllib3.PoolManager(maxsize=self._sink.connections)
         headers = {
@@ -199,15 +199,3 @@ def _shown(url: str) -> str:
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
-
-
-def _urllib3() -> Any:
-    try:
-        return import_module("urllib3")
-    except ImportError as error:
-        raise InvalidConfigError(
-            "sink of kind 'http'",
-            expected="the package urllib3",
-            found="it is not installed",
-            hint="pip install 'riverlock[http]'",
-        ) from error

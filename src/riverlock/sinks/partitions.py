@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from riverlock.core.errors import SinkError
+from riverlock.core.errors import InvalidFlowError, SinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-__all__ = ["Values", "check_names", "folder_of", "partitions"]
+    from riverlock.sinks.base import SinkUse
+
+__all__ = ["Values", "check_columns", "check_names", "folder_of", "partitions"]
 
 Values: TypeAlias = tuple[tuple[str, str | None], ...]  # column, value as text
 
@@ -39,6 +41,21 @@ def partitions(table: pa.Table, by: Sequence[str]) -> Iterator[tuple[Values, pa.
     rest = table.drop_columns(list(by))
     for values in sorted(places, key=folder_of):
         yield values, rest.take(pa.array(np.array(places[values])))
+
+
+def check_columns(use: SinkUse, by: Sequence[str]) -> None:
+    """Check that rows can be split by columns.
+
+    Raises:
+        InvalidFlowError: There is no such column.
+    """
+    for column in by:
+        if column not in use.schema.names:
+            raise InvalidFlowError(
+                f"partition_by of sink {use.uid!r}",
+                expected=f"one of {', '.join(use.schema.names)}",
+                found=repr(column),
+            )
 
 
 def folder_of(values: Values) -> str:

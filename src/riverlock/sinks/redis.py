@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from riverlock.core.errors import (
     InvalidFlowError,
     SinkError,
 )
+from riverlock.core.extras import load_extra
 from riverlock.core.times import duration_us
 from riverlock.sinks.committer import of_the_origin
 from riverlock.sinks.rows import row_stager
@@ -258,12 +258,4 @@ def _text(value: Any) -> str:
 
 
 def _package() -> Any:
-    try:
-        return import_module("redis")
-    except ImportError as error:
-        raise InvalidConfigError(
-            "sink of kind 'redis'",
-            expected="the package redis",
-            found="it is not installed",
-            hint="pip install 'riverlock[redis]'",
-        ) from error
+    return load_extra("redis", extra="redis", needed_for="sink of kind 'redis'")
