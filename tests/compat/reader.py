@@ -34,14 +34,14 @@ def read(store: Path, operator: str, at: str | None = None) -> dict[str, Any]:
     if at is not None and not at.isdecimal():
         at = str(unsealed(store / "snapshots" / f"{at}.json")["regions"]["main"])
     epochs = sorted(region.glob("epochs/*.json"))
-    path = epochs[-1] if at is None else region / "epochs" / f"{int(at):012d}.json"
-    manifest = unsealed(path)
+    path = region / "epochs" / f"{int(at):012d}.json" if at else epochs[-1]
+    manifest, entries = unsealed(path), {}
     state = manifest["operators"][operator]
-    entries = {}
     for file in sorted(state.get("files", []), key=lambda f: f["first_epoch"]):
         data = checked((store / file["path"]).read_bytes(), file["checksum"])
-        # Arrow 26 may abort a program that ends soon after its threads have started.
-        for row in pq.read_table(pa.BufferReader(data), use_threads=False).to_pylist():
+        # Without threads: Arrow 26 may abort a program that ends soon after they start.
+        opened = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+        for row in opened.read(use_threads=False).to_pylist():
             entries[row["id"]] = row
     now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=manifest["now_us"])
     found: dict[str, Any] = {name: [] for name in [*state["variables"], "timers"]}

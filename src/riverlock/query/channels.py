@@ -9,7 +9,7 @@ from riverlock.core.errors import SnapshotNotFoundError
 from riverlock.core.types import schema_of
 from riverlock.query.rows import Rows, TableRows
 from riverlock.snapshot.channel import Channel
-from riverlock.snapshot.files import read_file
+from riverlock.snapshot.files import read_file, table_of
 from riverlock.snapshot.layout import CHANNELS
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ class ChannelRows(Rows):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Read the rows, a file at a time, in order."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         names = self.schema.names[1:]
         for segment in self.segments():
@@ -88,7 +87,7 @@ class ChannelRows(Rows):
                     size=file["bytes"],
                     expected=file["checksum"],
                 )
-                table = pq.read_table(pa.BufferReader(data), use_threads=False)
+                table = table_of(data)
                 # Columns that came later are missing in older segments.
                 empty = pa.schema(list(self.schema)[1:]).empty_table()
                 table = pa.concat_tables([empty, table], promote_options="permissive")

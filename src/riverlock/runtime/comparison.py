@@ -14,12 +14,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from riverlock.core.errors import RiverlockError
 from riverlock.sinks.file_listing import file_of
-from riverlock.snapshot.files import read_file, read_table
+from riverlock.snapshot.files import read_file, read_table, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -285,5 +283,4 @@ def _decoded(name: str, data: bytes) -> list[str]:
         return data.decode().splitlines()
     if name.endswith(".csv"):
         return data.decode().splitlines()[1:]
-    table = pq.read_table(pa.BufferReader(data), use_threads=False)
-    return [_json(row).decode() for row in table.to_pylist()]
+    return [_json(row).decode() for row in table_of(data).to_pylist()]

@@ -152,7 +152,7 @@ def staged_rows(storage: Storage, output: SinkOutput) -> Iterator[OutRow]:
     for token in output.tokens:
         size, checksum = token["bytes"], token["checksum"]
         data = read_file(storage, token["path"], size=size, expected=checksum)
-        file = pq.ParquetFile(pa.BufferReader(data))
+        file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
         for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
             keys, values, headers, partitions = (c.to_pylist() for c in batch.columns)
             for key, value, named, partition in zip(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from riverlock.sinks.json_rows import plain_rows
-from riverlock.snapshot.files import read_file
+from riverlock.snapshot.files import read_file, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,14 +36,10 @@ def staged_table(storage: Storage, token: dict[str, Any]) -> pa.Table:
     Raises:
         SnapshotCorruptedError: It is missing or altered.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     data = read_file(
         storage, token["path"], size=token["bytes"], expected=token["checksum"]
     )
-    # One thread, as in snapshot/files.
-    return pq.read_table(pa.BufferReader(data), use_threads=False)
+    return table_of(data)
 
 
 def read_staged(storage: Storage, output: SinkOutput) -> pa.Table | None:

@@ -22,6 +22,7 @@ __all__ = [
     "merge_tables",
     "read_file",
     "read_table",
+    "table_of",
     "write_state_file",
 ]
 
@@ -105,6 +106,20 @@ def read_file(storage: Storage, path: str, *, size: int, expected: str) -> bytes
     return data
 
 
+def table_of(data: bytes) -> pa.Table:
+    """Return the rows of a Parquet file, read without a thread of Arrow's.
+
+    There is a task per core already, and Arrow 26 now and then aborts a process that
+    ends soon after such a thread has started. `pyarrow.parquet.read_table` starts one
+    even when told not to use threads: it reads ahead through Arrow's datasets.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    opened = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+    return opened.read(use_threads=False)
+
+
 def read_table(
     storage: Storage, file: StateFile, groups: tuple[int, int] | None = None
 ) -> pa.Table:
@@ -115,14 +130,10 @@ def read_table(
     Raises:
         SnapshotCorruptedError: The file is missing, or is not what was written.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     data = read_file(storage, file.path, size=file.bytes, expected=file.checksum)
-    # Without threads of Arrow's: there is a task per core already, and Arrow 26 now and
-    # then aborts a process that ends soon after it has started them.
-    table = pq.read_table(pa.BufferReader(data), use_threads=False)
+    table = table_of(data)
     if groups is None or (
         groups[0] <= file.first_group and file.end_group <= groups[1]
     ):

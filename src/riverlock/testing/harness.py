@@ -44,7 +44,7 @@ from riverlock.runtime.program import (
     OperatorProgram,
 )
 from riverlock.runtime.redo import Redo
-from riverlock.snapshot.files import encode_table
+from riverlock.snapshot.files import encode_table, table_of
 from riverlock.state.changelog import ChangeLog
 from riverlock.state.handles import ListHandle, MapHandle, ValueHandle, Visit, bind
 from riverlock.state.keys import BROADCAST, group_id, key_bytes, key_group, with_group
@@ -381,9 +381,8 @@ class Harness:
         return fresh
 
     def _tables(self) -> Iterator[pa.Table]:
-        import pyarrow.parquet as pq
 
-        return (pq.read_table(pa.BufferReader(raw)) for raw in self._changes)
+        return (table_of(raw) for raw in self._changes)
 
     def _version(self) -> Version:
         return Version(self.epochs, "harness", self._layout.digest)
@@ -428,14 +427,12 @@ class Harness:
 
     def _commit(self, execution: Done) -> None:
         """Apply the changes by both ways that the engine has; they must agree."""
-        import pyarrow.parquet as pq
-
         raw = encode_table(execution.log.table())
         self._changes.append(raw)
         ids, _ = execution.log.entries()
         assert len(set(ids)) == len(ids), "an entry was logged twice"
         live = Redo.of_log(execution.log).changes()
-        columns = changes_of(pq.read_table(pa.BufferReader(raw)), self._layout)
+        columns = changes_of(table_of(raw), self._layout)
         self._store.apply(live, self._version())
         self._rebuilt.apply(columns, self._version())
         ours, theirs = _content(self._store), _content(self._rebuilt)
