@@ -320,27 +320,32 @@ def test_python_source_must_be_one() -> None:
         rl.sources.python(int)
 
 
-def test_a_structured_stream_is_landed_and_survives_a_restart(
+def test_a_structured_stream_is_landed_and_read_on_by_a_fork_too(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "in"
+    folder, store, fork = tmp_path / "in", tmp_path / "store", tmp_path / "fork"
     folder.mkdir()
-    (folder / "a.txt").write_text("one\ntwo\n")
 
     def build(session: SparkSession) -> Any:
         return session.readStream.format("text").load(str(folder))
 
-    out = rl.sinks.memory()
-    source = rl.sources.spark_stream(build, channel="lines")
-    handle = copy_flow(source, out).start(str(tmp_path / "store"), spark=spark)
-    wait_for(lambda: len(out.rows()) == 2)
-    handle.stop()
-    (folder / "b.txt").write_text("three\n")
-    handle = copy_flow(source, out).start(str(tmp_path / "store"), spark=spark)
-    wait_for(lambda: len(out.rows()) == 3)
-    handle.stop()
+    def rows(place: Path) -> list[str]:
+        out = rl.sinks.memory()
+        flow = copy_flow(rl.sources.spark_stream(build, channel="lines"), out)
+        run(flow, place, spark)
+        return sorted(row[0] for row in out.rows())
 
-    assert sorted(r[0] for r in out.rows()) == ["one", "three", "two"]
+    (folder / "a.txt").write_text("one\ntwo\n")
+    assert rows(store) == ["one", "two"]
+    (folder / "b.txt").write_text("three\n")
+    # The newest epoch is given again to a sink that has nothing yet.
+    assert rows(store) == ["one", "three", "two"]
+
+    rl.stores.fork(f"{store}@0", str(fork))
+    (folder / "c.txt").write_text("four\n")
+    assert rows(fork) == ["four", "three"]
+    assert rows(store) == ["four", "three"]
+    assert all(rl.stores.verify(str(s)).is_whole for s in (store, fork))
 
 
 def test_a_socket_becomes_replayable(spark: SparkSession, tmp_path: Path) -> None:

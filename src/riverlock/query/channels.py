@@ -60,10 +60,10 @@ class ChannelRows(Rows):
 
     def segments(self) -> Iterator[Segment]:
         """Read the records of the segments, in order."""
-        number = 0
-        while (found := self._channel.segment(number)) is not None:
-            yield found
-            number += 1
+        for number in self._channel.numbers():
+            # None: every epoch has passed it since, and it was deleted.
+            if (found := self._channel.segment(number)) is not None:
+                yield found
 
     @cached_property
     def schema(self) -> pa.Schema:

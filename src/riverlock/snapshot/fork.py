@@ -24,10 +24,10 @@ from riverlock.core.errors import (
     StorageNotFoundError,
 )
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.channel_copy import check_channels, copy_channels
 from riverlock.snapshot.claims import claim, release
 from riverlock.snapshot.files import read_file
 from riverlock.snapshot.layout import (
-    CHANNELS,
     FLOW,
     FORKING,
     PARENTS,
@@ -86,16 +86,10 @@ def plan_fork(
     """Return what a fork would do; nothing is done.
 
     Raises:
-        InvalidConfigError: There is something in the new place, or the flow lands a
-            stream in a channel, which only one store can do.
+        InvalidConfigError: There is something in the new place, or the channels of the
+            epoch cannot be told.
     """
-    if next(iter(catalog.storage.list(CHANNELS)), None) is not None:
-        raise InvalidConfigError(
-            f"fork of {catalog.storage.uri}",
-            expected="a flow whose sources can be read by two flows",
-            found="a channel, which Structured Streaming fills for one store only",
-            hint="give the new flow a store of its own from the beginning",
-        )
+    check_channels(catalog.storage, target)
     origin = Origin(
         flow=target.flow,
         store=catalog.storage.uri,
@@ -159,6 +153,7 @@ def fork(catalog: Catalog, plan: Fork, *, now_us: int) -> Catalog:
         else:
             _register(catalog, new.storage, plan, record)
         _copy_lists(catalog.storage, new.storage, plan.target)
+        copy_channels(catalog.storage, new.storage, plan.target)
         _found(catalog, new, plan, record, now_us=now_us)
     new.storage.delete(FORKING)
     return new

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import SnapshotNotFoundError, StorageNotFoundError
 from riverlock.core.times import micros
+from riverlock.snapshot.channel import passed_files
 from riverlock.snapshot.fork import release_parents
 from riverlock.snapshot.layout import epoch_of, lease_path
 from riverlock.snapshot.pins import leases, pinned_epochs
@@ -69,8 +70,9 @@ def expired_paths(
     pinned = pinned_epochs(catalog, now_us=micros(now))
     kept = {e for e in epochs if e > newest - keep.epochs or e in pinned or e in young}
     reached = set(protected)
-    for epoch in kept:
-        reached |= references(catalog.manifest(epoch))
+    retained = [catalog.manifest(epoch) for epoch in kept]
+    for manifest in retained:
+        reached |= references(manifest)
     manifests = [paths.manifest(e) for e in epochs if e not in kept]
     state = [
         entry.path
@@ -97,7 +99,12 @@ def expired_paths(
         for lease in leases(catalog)
         if lease.expires_us < micros(oldest_undecided)
     ]
-    return [*manifests, *state, *lists, *staged, *over]
+    segments = [
+        entry.path
+        for entry in passed_files(catalog.storage, retained)
+        if entry.mtime < oldest_allowed
+    ]
+    return [*manifests, *state, *lists, *staged, *segments, *over]
 
 
 def _staged_epoch(path: str, root: str) -> int:

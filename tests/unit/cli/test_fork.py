@@ -47,16 +47,3 @@ def test_a_fork_without_its_parent_says_where_the_files_should_be(
 
     assert done.code == 3
     assert f"no such file in {shop.as_uri()}" in done.err
-
-
-def test_a_flow_with_a_channel_is_not_forked(
-    cli: Any, shop: Path, tmp_path: Path
-) -> None:
-    (shop / "channels/in/segments").mkdir(parents=True)
-    (shop / "channels/in/segments/000000000000.json").write_text("{}")
-
-    done = cli("fork", f"{shop}@1", tmp_path / "trial", "--yes")
-
-    assert done.code == 1
-    assert "channel" in done.err
-    assert not (tmp_path / "trial").exists()

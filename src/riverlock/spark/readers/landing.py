@@ -56,7 +56,7 @@ class LandingReader:
 
     def initial(self) -> Any:
         """Begin at the first segment."""
-        return {"segment": 0}
+        return {"channel": self._channel.name, "segment": 0}
 
     def latest(self, start: Any) -> Any:
         """Return the number of segments there are by now.
@@ -73,7 +73,7 @@ class LandingReader:
             raise SourceError(
                 self._uid, what=f"its Structured Streaming query failed: {failure}"
             )
-        return {"segment": self._channel.count(start["segment"])}
+        return {**start, "segment": self._channel.end_after(start["segment"])}
 
     def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
         """Take segments until they hold ``max_rows``; at least one."""
@@ -87,7 +87,7 @@ class LandingReader:
                 break
             rows += segment.rows
             end += 1
-        return {"segment": end}
+        return {**start, "segment": end}
 
     def has_ended(self, start: Any, latest: Any) -> bool:
         """Never: nobody says that no more will come."""
@@ -129,13 +129,16 @@ class LandingReader:
             self._query.stop()
 
     def _start(self) -> Any:
-        source, root = self._source, self._channel.root
-        self._next = self._channel.count()
-        # A source that cannot go back gets a checkpoint of its own per run: Spark
-        # refuses to start a socket from an old one.
-        writer = self._uid if source.is_replayable else uuid.uuid4().hex
-        storage = self._channel.storage
-        place = f"{storage.uri.rstrip('/')}/{root}landing/{writer}"
+        source, storage = self._source, self._channel.storage
+        self._next = self._channel.end()
+        writer = self._uid
+        if not source.is_replayable:
+            # Spark refuses to start a socket from an old checkpoint: each run has its
+            # own, and those of the runs before are of no use.
+            writer = uuid.uuid4().hex
+            for entry in storage.list(f"{self._channel.root}landing/"):
+                storage.delete(entry.path)
+        place = f"{storage.uri.rstrip('/')}/{self._channel.landing(writer)}"
         query = self._frame.writeStream.option("checkpointLocation", place)
         if self._takes_all:
             query = query.trigger(availableNow=True)
