@@ -39,7 +39,7 @@ VARIABLES = {
     "count": Variable(kind="value", type="bigint"),
     "spent": Variable(kind="value", type="double"),
 }
-SCHEMA = arrow_schema(schema_of(KEYS), VARIABLES)
+NOTED = VARIABLES | {"note": Variable(kind="value", type="string")}
 GROUPS, LOOKUPS = 128, 50
 
 
@@ -86,16 +86,29 @@ def groups_of(keys: np.ndarray) -> np.ndarray:
     return (mixed.view(np.int64) % GROUPS).astype(np.int32)
 
 
-def table(keys: np.ndarray, values: np.random.Generator) -> pa.Table:
+def variables_of(note: int) -> dict[str, Variable]:
+    return NOTED if note else VARIABLES
+
+
+def texts(count: int, length: int, values: np.random.Generator) -> pa.Array:
+    """Strings that hardly compress: 64 letters at random."""
+    letters = values.integers(48, 112, count * length, dtype=np.uint8)
+    places = np.arange(count + 1, dtype=np.int32) * length
+    buffers = [None, pa.py_buffer(places), pa.py_buffer(letters)]
+    return pa.Array.from_buffers(pa.string(), count, buffers)
+
+
+def table(keys: np.ndarray, values: np.random.Generator, note: int) -> pa.Table:
     groups = pa.array(groups_of(keys))
     column, count = pa.array(keys), len(keys)
-    data = pa.StructArray.from_arrays(
-        [
-            pa.array(values.integers(0, 1_000, count)),
-            pa.array(values.random(count).round(2)),
-        ],
-        ["count", "spent"],
-    )
+    state = {
+        "count": pa.array(values.integers(0, 1_000, count)),
+        "spent": pa.array(values.random(count).round(2)),
+    }
+    if note:
+        state["note"] = texts(count, note, values)
+    data = pa.StructArray.from_arrays(list(state.values()), list(state))
+    schema = arrow_schema(schema_of(KEYS), variables_of(note))
     whole = pa.table(
         {
             "id": id_column(groups, [column], lambda: [keys.tolist()]),
@@ -104,11 +117,11 @@ def table(keys: np.ndarray, values: np.random.Generator) -> pa.Table:
             "key": pa.StructArray.from_arrays([column], ["k"]),
             "variable": pa.nulls(count, pa.string()),
             "deleted": pa.repeat(pa.scalar(value=False), count),
-            "expires_at": pa.nulls(count, SCHEMA.field("expires_at").type),
-            "timer": pa.nulls(count, SCHEMA.field("timer").type),
+            "expires_at": pa.nulls(count, schema.field("expires_at").type),
+            "timer": pa.nulls(count, schema.field("timer").type),
             "data": data,
         },
-        schema=SCHEMA,
+        schema=schema,
     )
     return whole.sort_by("id")
 
@@ -132,7 +145,8 @@ def write(catalog: Catalog, whole: pa.Table, epoch: int, files: int) -> list[Sta
     return made
 
 
-def make(root: Path, keys: int, files: int) -> Catalog:
+def make(root: Path, keys: int, files: int, *, note: int = 0) -> Catalog:
+    """Make a store; with ``note``, each key also has a text of so many letters."""
     catalog = Catalog(Counting(root))
     flow = catalog.open_flow("lookup", key_groups=GROUPS, now_us=0)
     values = np.random.default_rng(7)
@@ -141,8 +155,8 @@ def make(root: Path, keys: int, files: int) -> Catalog:
         chosen = np.arange(keys) * 7919
         if epoch:
             chosen = np.sort(values.choice(chosen, keys // 200, replace=False))
-        made += write(catalog, table(chosen, values), epoch, files)
-    state = OperatorState(keys=KEYS, variables=VARIABLES, files=tuple(made))
+        made += write(catalog, table(chosen, values, note), epoch, files)
+    state = OperatorState(keys=KEYS, variables=variables_of(note), files=tuple(made))
     catalog.decide(
         Manifest(
             format=FORMAT,
