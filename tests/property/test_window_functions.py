@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from riverlock.core.errors import UserCodeError
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import schema_of
 from riverlock.flow.ranking import Ranking
@@ -20,7 +24,8 @@ from riverlock.testing import harness
 from riverlock.testing.harness import Harness
 
 COLUMNS = schema_of("k string, at timestamp, v long")
-OUTPUT = "k string, start timestamp, end timestamp, n long, total long"
+SPAN = "window_start timestamp, window_end timestamp"
+OUTPUT = f"k string, {SPAN}, n long, total long"
 DELAY = 15
 Record = tuple[str, int, int]
 WINDOWS = st.builds(
@@ -50,9 +55,9 @@ def less(whole: Any, part: Any) -> Any:
     return {"k": whole.k, "at": whole.at, "v": whole.v - part.v}
 
 
-def operator(process: WindowFunction) -> Harness:
+def operator(process: WindowFunction, *, updates: bool = False) -> Harness:
     bound = process.bound(schema_of("k string"), COLUMNS)
-    return harness(bound, key="k", input=COLUMNS, event_time="at")
+    return harness(bound, key="k", input=COLUMNS, event_time="at", updates=updates)
 
 
 def rows(records: list[Record]) -> list[Any]:
@@ -77,7 +82,10 @@ class Model:
         first = t + 1 + (w.phase_us - t - 1) % w.slide_us
         return range(first, t + w.size_us + 1, w.slide_us)
 
-    def epoch(self, records: list[Record], watermark: int | None) -> Counter[Any]:
+    def epoch(
+        self, records: list[Record], watermark: int | None
+    ) -> tuple[Counter[Any], Counter[Any]]:
+        """Return the windows that are given in an epoch, and those that changed."""
         # A window is over when its last instant is.
         reached = -(1 << 60) if watermark is None else watermark + 1
         touched = set()
@@ -93,9 +101,12 @@ class Model:
         given_now = {w for w in every if self.previous < w[1] <= reached}
         given_now |= {w for w in touched if w[1] <= reached}
         self.previous = reached
+        return self._rows(given_now, every), self._rows(touched, every)
+
+    def _rows(self, windows: Iterable[Any], every: dict[Any, list[int]]) -> Any:
         return Counter(
             (k, e - self.window.size_us, e, *self.result(every[(k, e)]))
-            for k, e in given_now
+            for k, e in windows
         )
 
 
@@ -107,12 +118,15 @@ def run(
     for records in [*epochs, []]:
         if not records:
             watermark = END_US
-        before = len(h.output)
+        h.clear_output()
         with h.epoch():
             if watermark is not None:
                 h.watermark = from_micros(watermark)
             h.send(*rows(records))
-        found.append((shown(h.output[before:]), model.epoch(records, watermark)))
+        ended, changed = model.epoch(records, watermark)
+        found.append((shown(h.output), ended))
+        if "updates" in h.outputs:
+            found.append((shown(h.side("updates")), changed))
         if records:
             newest = max(t for _, t, _ in records) - DELAY - 1
             watermark = newest if watermark is None else max(newest, watermark)
@@ -120,11 +134,11 @@ def run(
 
 
 @settings(max_examples=100)
-@given(WINDOWS, st.sampled_from([0, 10, 25]), EPOCHS)
+@given(WINDOWS, st.sampled_from([0, 10, 25]), EPOCHS, st.booleans())
 def test_apply_gets_all_records_of_each_window(
-    window: TimeWindows, lateness: int, epochs: list[list[Record]]
+    window: TimeWindows, lateness: int, epochs: list[list[Record]], updates: bool
 ) -> None:
-    h = operator(WindowApply(total, OUTPUT, window, lateness))
+    h = operator(WindowApply(total, OUTPUT, window, lateness), updates=updates)
 
     def shown(made: list[Any]) -> Counter[Any]:
         return Counter((k, micros(s), micros(e), n, v) for k, s, e, n, v in made)
@@ -137,11 +151,16 @@ def test_apply_gets_all_records_of_each_window(
 
 
 @settings(max_examples=60)
-@given(WINDOWS, st.sampled_from([0, 10]), EPOCHS, st.integers(1, 3))
+@given(WINDOWS, st.sampled_from([0, 10]), EPOCHS, st.integers(1, 3), st.booleans())
 def test_top_is_the_best_of_all_records_of_each_window(
-    window: TimeWindows, lateness: int, epochs: list[list[Record]], n: int
+    window: TimeWindows,
+    lateness: int,
+    epochs: list[list[Record]],
+    n: int,
+    updates: bool,
 ) -> None:
-    h = operator(WindowTop(Ranking(n, "v", descending=True), window, lateness))
+    process = WindowTop(Ranking(n, "v", descending=True), window, lateness)
+    h = operator(process, updates=updates)
     model = Model(window, lateness, lambda vs: sorted(vs, reverse=True)[:n])
 
     def shown(made: list[Any]) -> Counter[Any]:
@@ -158,11 +177,11 @@ def test_top_is_the_best_of_all_records_of_each_window(
 
 
 @settings(max_examples=60)
-@given(WINDOWS, st.sampled_from([0, 10]), EPOCHS)
+@given(WINDOWS, st.sampled_from([0, 10]), EPOCHS, st.booleans())
 def test_reduce_folds_panes(
-    window: TimeWindows, lateness: int, epochs: list[list[Record]]
+    window: TimeWindows, lateness: int, epochs: list[list[Record]], updates: bool
 ) -> None:
-    h = operator(WindowReduce(added, window, lateness))
+    h = operator(WindowReduce(added, window, lateness), updates=updates)
 
     def shown(made: list[Any]) -> Counter[Any]:
         return Counter((k, micros(s), micros(e), v) for k, _, v, s, e in made)
@@ -178,12 +197,13 @@ def test_reduce_folds_panes(
     st.sampled_from([(60, 10), (45, 10), (50, 20)]),
     st.sampled_from([0, 10, 25]),
     EPOCHS,
+    st.booleans(),
 )
 def test_an_inverse_makes_no_difference(
-    sizes: tuple[int, int], lateness: int, epochs: list[list[Record]]
+    sizes: tuple[int, int], lateness: int, epochs: list[list[Record]], updates: bool
 ) -> None:
     window = TimeWindows(size_us=sizes[0], slide_us=sizes[1])
-    h = operator(SlidingReduce(added, less, window, lateness))
+    h = operator(SlidingReduce(added, less, window, lateness), updates=updates)
 
     def shown(made: list[Any]) -> Counter[Any]:
         return Counter((k, micros(s), micros(e), v) for k, _, v, s, e in made)
@@ -196,7 +216,8 @@ def test_an_inverse_makes_no_difference(
         assert h.state("last", key=key) is None
 
 
-def test_an_inverse_saves_calls() -> None:
+@pytest.mark.parametrize("updates", [False, True])
+def test_an_inverse_saves_calls(updates: bool) -> None:
     calls = Counter[str]()
 
     def counted(name: str, function: Any) -> Any:
@@ -210,7 +231,7 @@ def test_an_inverse_saves_calls() -> None:
     process = SlidingReduce(
         counted("added", added), counted("less", less), window, lateness_us=0
     )
-    h = operator(process)
+    h = operator(process, updates=updates)
 
     # One record per pane, one pane per epoch: the watermark follows at once.
     for n in range(30):
@@ -221,8 +242,8 @@ def test_an_inverse_saves_calls() -> None:
     assert [v for *_, v, _, _ in h.output] == [
         sum(range(max(0, n - 9), n + 1)) for n in range(30)
     ]
-    # Two for each window, not nine.
-    assert calls["added"] < 40
+    # Two for each window, not nine; windows that are not over are folded as they are.
+    assert updates or calls["added"] < 40
     assert calls["less"] == 21
 
 
@@ -247,3 +268,76 @@ def test_a_window_whose_function_raises_is_a_dead_letter() -> None:
     for key in "ab":
         assert h.state("chunks", key=key) == {}
         assert h.timers(key) == []
+
+
+def test_a_function_that_is_updated_is_called_once_for_a_window() -> None:
+    calls: list[int] = []
+
+    def noted(key: str, window: Any, records: list[Any]) -> list[Any]:
+        calls.append(micros(window.end))
+        return total(key, window, records)
+
+    window = TimeWindows(size_us=20, slide_us=10)
+    h = operator(WindowApply(noted, OUTPUT, window, 100), updates=True)
+    h.send(*rows([("a", 5, 1)]))
+    h.watermark = from_micros(9)  # the first window is over
+    h.send(*rows([("a", 6, 1)]))
+
+    assert calls == [10, 20, 10, 20]
+    assert len(h.output) == 1
+    assert len(h.side("updates")) == 4
+
+
+def renamed(old: Any, new: Any) -> Any:
+    return {**added(old, new), "k": "other"}
+
+
+def shifted(key: str, window: Any, records: list[Any]) -> list[Any]:
+    return [(key, window.end, window.end, 0, 0)]
+
+
+def of_each(key: str, window: Any, records: list[Any]) -> list[Any]:
+    return [(key, *window, 1, r.v) for r in records]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (renamed, "expected k='a', found 'other'"),
+        (shifted, "expected window_start="),
+        (of_each, "one row of each window.*found 2"),
+    ],
+)
+def test_a_row_that_could_replace_another_is_refused(
+    function: Any, message: str
+) -> None:
+    window = TimeWindows(size_us=20, slide_us=20)
+
+    def made(on_error: Any) -> Harness:
+        process: WindowFunction = WindowApply(function, OUTPUT, window, 0)
+        if function is renamed:
+            process = WindowReduce(function, window, 0)
+        columns: dict[str, Any] = {"key": "k", "input": COLUMNS, "event_time": "at"}
+        return harness(process, **columns, on_error=on_error, updates=True)
+
+    sent = rows([("a", 5, 1), ("a", 6, 1)])
+    with pytest.raises(UserCodeError, match=message):
+        made("fail").send(*sent)
+    h = made("dead_letter")
+    h.send(*sent)
+
+    assert h.side("updates") == []
+    (letter,) = h.dead_letters
+    assert re.search(message, letter["error"])
+
+
+def test_a_key_that_is_not_a_number_is_kept() -> None:
+    columns = "k double, at timestamp, v long"
+    process = WindowReduce(added, TimeWindows(size_us=20, slide_us=20), 0)
+    h = harness(process, key="k", input=columns, event_time="at", updates=True)
+
+    h.send((math.nan, from_micros(5), 1), (math.nan, from_micros(6), 1))
+
+    (row,) = h.side("updates")
+    assert math.isnan(row[0])
+    assert row[2] == 2

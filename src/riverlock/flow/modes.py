@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.flow.graph import Connect, Keyed, Output, Relational
+from riverlock.flow.identity import missing_columns
+from riverlock.flow.operators import UPDATES
+from riverlock.flow.window_aggregate import BOUNDS
+from riverlock.flow.window_functions import WindowApply
+from riverlock.flow.window_top import WindowTop
 from riverlock.flow.windows import (
     CountWindows,
     GlobalWindow,
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from riverlock.flow.gathering import Gathering
     from riverlock.flow.graph import Node
 
-__all__ = ["below_queries", "in_mode", "on_top", "updated_aggregate"]
+__all__ = ["below_queries", "identity_of", "in_mode", "on_top", "updated_aggregate"]
 
 _LEAVE_OUT = "leave the mode out"
 # Why rows of a window cannot be updated, and what to write instead.
@@ -51,10 +56,10 @@ _JOIN = (
     "a window of a join is given once, when it is over",
     _LEAVE_OUT,
 )
-_FUNCTION = (
-    "rows of a function have no key by which they could be replaced",
-    f"{_LEAVE_OUT}, or use .agg(...): with an rl.Aggregator of your own where Spark has"
-    " no aggregate for it",
+_APPLIED = (
+    "rows of apply that do not say of which key and window they are: {missing} missing",
+    f"add them to the columns of the function, which gives one row of each window; or"
+    f" {_LEAVE_OUT}",
 )
 
 
@@ -100,7 +105,7 @@ def in_mode(node: Node, mode: str) -> Node:
             hint="a row that no longer fits could not be taken back: write"
             " mode='complete', or leave the mode out",
         )
-    return on_top(stages, Output(input=found, name="updates"))
+    return on_top(stages, Output(input=found, name=UPDATES))
 
 
 def _check_is_final(keyed: object) -> None:
@@ -141,8 +146,8 @@ def updated_aggregate(node: Node, mode: str) -> Keyed:
         found, hint = why
         raise InvalidFlowError(
             f"mode {mode!r} of {keyed.uid!r}",
-            expected="the output of agg, of a key or of tumbling or sliding windows"
-            " without a trigger",
+            expected="the output of agg, or of tumbling or sliding windows without a"
+            " trigger",
             found=found,
             hint=hint,
         )
@@ -163,4 +168,21 @@ def _obstacle(keyed: Keyed, windows: Gathering) -> tuple[str, str] | None:
         case TimeWindows() if isinstance(keyed.input, Connect):
             return _JOIN
         case TimeWindows():
-            return None if keyed.process is None else _FUNCTION
+            return _applied(keyed)
+
+
+def _applied(keyed: Keyed) -> tuple[str, str] | None:
+    """Say which columns rows of ``apply`` lack; other rows have them."""
+    if not isinstance(keyed.process, WindowApply):
+        return None
+    missing = missing_columns(keyed.keys, keyed.process.columns.names)
+    found, hint = _APPLIED
+    return (found.format(missing=" and ".join(missing)), hint) if missing else None
+
+
+def identity_of(keyed: Keyed) -> tuple[str, ...]:
+    """Return the columns by which rows of an aggregate are replaced."""
+    if keyed.windows is None:
+        return keyed.keys
+    rank = ("rank",) if isinstance(keyed.process, WindowTop) else ()
+    return (*keyed.keys, *BOUNDS, *rank)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LATE",
+    "UPDATES",
     "Aggregate",
     "BuiltIn",
     "Count",
@@ -41,6 +42,8 @@ __all__ = [
 
 # The side output of records that came too late; they are counted.
 LATE = "late"
+# The output of windows with every change of theirs, not only what is final.
+UPDATES = "updates"
 
 
 class BuiltIn(Process):

@@ -43,10 +43,14 @@ class SlidingReduce(WindowReduce):
         self._inverse = inverse
 
     def _bound(
-        self, columns: Schema, output: Schema, states: dict[str, StateSpec]
+        self,
+        keys: Schema,
+        columns: Schema,
+        output: Schema,
+        states: dict[str, StateSpec],
     ) -> Process:
         added = {"common": Value(self._fold.type), "last": Value("bigint")}
-        return super()._bound(columns, output, {**states, **added})
+        return super()._bound(keys, columns, output, {**states, **added})
 
     def _absorb(self, pane: int, records: list[Any], ctx: Any) -> None:
         super()._absorb(pane, records, ctx)
@@ -76,6 +80,10 @@ class SlidingReduce(WindowReduce):
         self.common = self._in_common(whole, end, panes, ctx)
         self.last = None if self.common is None else end
         return [(*whole, *span)]
+
+    def _rows_so_far(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
+        # No other window begins with one that is not over.
+        return super()._rows(span, panes, ctx)
 
     def _folds(self, panes: list[int]) -> list[Any]:
         return [self._restored(self.folded[p]) for p in panes]

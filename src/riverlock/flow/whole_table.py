@@ -9,9 +9,13 @@ import msgspec
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Schema, Type
 from riverlock.flow.graph import Keyed, Output
-from riverlock.flow.modes import below_queries, on_top, updated_aggregate
-from riverlock.flow.operators import BuiltIn, bind
-from riverlock.flow.window_aggregate import BOUNDS
+from riverlock.flow.modes import (
+    below_queries,
+    identity_of,
+    on_top,
+    updated_aggregate,
+)
+from riverlock.flow.operators import UPDATES, BuiltIn, bind
 from riverlock.state.spec import Value
 
 if TYPE_CHECKING:
@@ -81,8 +85,8 @@ def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Node:
     has_windows = keyed.windows is not None
     table = Keyed(
         uid=flow.take_uid(f"{uid}-table", "table"),
-        input=Output(input=keyed, name="updates" if has_windows else "main"),
-        keys=(*keyed.keys, *(BOUNDS if has_windows else ())),
+        input=Output(input=keyed, name=UPDATES if has_windows else "main"),
+        keys=identity_of(keyed),
         process=WholeTable(),
         visits_all=True,
     )

@@ -1,13 +1,14 @@
 """Python functions over windows: the panes of a key, kept under the key itself.
 
 All records of a key in an epoch are taken at the end of its turn, once. Each pane is
-stored once, however many windows it is in, and windows are put together when they end.
+stored once, however many windows it is in, and windows are put together when they end;
+where a sink wants updates, also whenever they change.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -16,12 +17,13 @@ from riverlock.core.record import record_maker
 from riverlock.core.times import from_micros
 from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of
 from riverlock.flow.contents import Fold, given_rows
-from riverlock.flow.operators import BuiltIn, bind
+from riverlock.flow.identity import Identity
+from riverlock.flow.operators import UPDATES, BuiltIn, bind
 from riverlock.flow.window_aggregate import BOUNDS
 from riverlock.state.spec import Map, StateSpec, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from riverlock.flow.process import Process
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Span", "WindowApply", "WindowFunction", "WindowReduce"]
 
 _EVENT = 0
+_Giver: TypeAlias = "Callable[[Span, list[int], Any], Iterable[Any]]"
 
 
 class Span(NamedTuple):
@@ -54,9 +57,14 @@ class WindowFunction(BuiltIn):
         self.window, self.lateness_us = window, lateness_us
 
     def _bound(
-        self, columns: Schema, output: Schema, states: dict[str, StateSpec]
+        self,
+        keys: Schema,
+        columns: Schema,
+        output: Schema,
+        states: dict[str, StateSpec],
     ) -> Process:
         self._columns = columns
+        self._identity = Identity.of(keys.names, output.names)
         shared: dict[str, StateSpec] = {
             "alive": Value("array<bigint>", default=[]),
             "alarm": Value("bigint"),
@@ -83,12 +91,16 @@ class WindowFunction(BuiltIn):
             self._absorb(pane, records, ctx)
         alive = sorted({*self.alive, *fresh})
         reached = first_open_us(ctx._watermark_us)
+        given: dict[int, Iterable[Any]] = {}
         if reached is not None:
             for end in self._due(alive, fresh, ctx):
-                span = Span(from_micros(end - self.window.size_us), from_micros(end))
-                panes = _held(alive, end - self.window.size_us, end)
-                ctx._time_us = end - 1
-                yield from self._rows(span, panes, ctx)
+                rows = self._window(end, alive, ctx, self._rows)
+                if UPDATES in ctx._emitted:
+                    given[end] = rows
+                yield from rows
+        if UPDATES in ctx._emitted:
+            self._update(alive, fresh, given, ctx)
+        if reached is not None:
             # The last windows of panes end in the order of the panes.
             closed_at, last_end = reached - self.lateness_us, self.window.last_end
             closed = bisect_right(alive, closed_at, key=last_end)
@@ -98,11 +110,62 @@ class WindowFunction(BuiltIn):
         self.alive = alive
         self._set_alarm(alive, reached, ctx)
 
+    def _window(
+        self, end: int, alive: list[int], ctx: Any, give: _Giver
+    ) -> Iterable[Any]:
+        """Return the rows of the window that ends then; sets their time."""
+        begin = end - self.window.size_us
+        span = Span(from_micros(begin), from_micros(end))
+        ctx._time_us = end - 1
+        rows = give(span, _held(alive, begin, end), ctx)
+        return rows if UPDATES not in ctx._emitted else self._known(rows, span, ctx)
+
+    def _update(
+        self,
+        alive: list[int],
+        fresh: Iterable[int],
+        given: Mapping[int, Iterable[Any]],
+        ctx: Any,
+    ) -> None:
+        """Give all windows that changed; those that are over were given before."""
+        for end in sorted(self._touched(fresh, None, ctx)):
+            rows = given.get(end)
+            if rows is None:
+                rows = self._window(end, alive, ctx, self._rows_so_far)
+            ctx._time_us = end - 1
+            for row in rows:
+                ctx.emit(UPDATES, row)
+
+    def _known(self, rows: Iterable[Any], span: Span, ctx: Any) -> list[Any]:
+        """Return rows that say of which key and window they are.
+
+        Others could take the place of what they have nothing to do with: such a window
+        fails, or is a dead letter if the flow has a sink for them.
+        """
+        found = [ctx._freezers["main"](row) for row in rows]
+        try:
+            for row in found:
+                self._identity.check(row, ctx.key, span)
+        except ValueError as error:
+            if ctx._bury is None:
+                raise
+            ctx._bury(error, (span, found))
+            return []
+        return found
+
+    def _touched(self, fresh: Iterable[int], until: int | None, ctx: Any) -> set[int]:
+        """Return when windows end that records came for, and that are not closed."""
+        late_at = first_open_us(ctx._late_us)
+        return {
+            end
+            for pane in fresh
+            for end in self._ends(pane, None, until)
+            if late_at is None or end + self.lateness_us > late_at
+        }
+
     def _due(self, alive: list[int], fresh: Iterable[int], ctx: Any) -> list[int]:
         """Return when the windows end that are to be given now."""
-        reached, before, late_at = map(
-            first_open_us, (ctx._watermark_us, ctx._previous_us, ctx._late_us)
-        )
+        reached, before = map(first_open_us, (ctx._watermark_us, ctx._previous_us))
         assert reached is not None
         # Of panes whose windows are many, only those between two watermarks.
         since = None if before is None else self.window.first_end(before + 1)
@@ -113,19 +176,15 @@ class WindowFunction(BuiltIn):
             for end in self._ends(pane, since, reached)
         }
         if before is not None:
-            ends |= {
-                end
-                for pane in fresh
-                for end in self._ends(pane, None, before)
-                if late_at is None or end + self.lateness_us > late_at
-            }
+            ends |= self._touched(fresh, before, ctx)
         return sorted(ends)
 
-    def _ends(self, pane: int, since: int | None, until: int) -> range:
+    def _ends(self, pane: int, since: int | None, until: int | None) -> range:
         """Return when windows of a pane end, from an end on and until an instant."""
         first, last = self.window.first_end(pane), self.window.last_end(pane)
         first = first if since is None else max(first, since)
-        return range(first, min(last, until) + 1, self.window.slide_us)
+        last = last if until is None else min(last, until)
+        return range(first, last + 1, self.window.slide_us)
 
     def _set_alarm(self, alive: list[int], reached: int | None, ctx: Any) -> None:
         """Let a timer bring the key's turn about when something is next to be done."""
@@ -153,6 +212,10 @@ class WindowFunction(BuiltIn):
 
     def _rows(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
         raise AssertionError
+
+    def _rows_so_far(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
+        """Return the rows of a window that is not over."""
+        return self._rows(span, panes, ctx)
 
     def _restored(self, stored: Any) -> Any:
         if isinstance(stored, msgspec.Struct):
@@ -185,7 +248,9 @@ class WindowReduce(WindowFunction):
         """Declare a fold per pane."""
         bounds = Schema(tuple(Field(n, Type("timestamp")) for n in BOUNDS))
         output = self._fold.bound(keys, columns, bounds)
-        return self._bound(columns, output, {"folded": Map("bigint", self._fold.type)})
+        return self._bound(
+            keys, columns, output, {"folded": Map("bigint", self._fold.type)}
+        )
 
     def open(self) -> None:
         """Prepare the fold too."""
@@ -225,6 +290,11 @@ class WindowApply(WindowFunction):
         super().__init__(window, lateness_us)
         self._function, self._output = function, schema_of(output)
 
+    @property
+    def columns(self) -> Schema:
+        """The columns of the rows that the function gives."""
+        return self._output
+
     def bound(self, keys: Schema, columns: Schema) -> Process:
         """Declare records by pane and epoch, and which epochs a pane has."""
         records = Type("array", element=Type("struct", fields=columns.fields))
@@ -232,7 +302,7 @@ class WindowApply(WindowFunction):
             "chunks": Map("string", records),
             "epochs": Map("bigint", "array<bigint>"),
         }
-        return self._bound(columns, self._output, states)
+        return self._bound(keys, columns, self._output, states)
 
     def _absorb(self, pane: int, records: list[Any], ctx: Any) -> None:
         self.chunks[f"{pane}:{ctx.epoch}"] = [tuple(r) for r in records]
@@ -249,4 +319,17 @@ class WindowApply(WindowFunction):
             for epoch in self.epochs[pane]
             for each in self.chunks[f"{pane}:{epoch}"]
         ]
-        return given_rows(self._function, span, records, ctx)
+        is_updated = UPDATES in ctx._emitted
+        function = self._one_row if is_updated else self._function
+        return given_rows(function, span, records, ctx)
+
+    def _one_row(self, key: Any, window: Span, records: list[Any]) -> list[Any]:
+        """Call the function; a window has one row that a later one can replace."""
+        rows = list(self._function(key, window, records) or ())
+        if len(rows) != 1:
+            message = (
+                "modes update and complete of apply need one row of each window, that"
+                f" the next one takes the place of; found {len(rows)}"
+            )
+            raise ValueError(message)
+        return rows

@@ -46,7 +46,7 @@ class WindowTop(WindowFunction):
         self._ranking.take(columns)
         kept = Type("array", element=Type("struct", fields=columns.fields))
         output = Schema((*rows.fields, *bounds))
-        return self._bound(columns, output, {"best": Map("bigint", kept)})
+        return self._bound(keys, columns, output, {"best": Map("bigint", kept)})
 
     def _absorb(self, pane: int, records: list[Any], ctx: Any) -> None:
         stored = [msgspec.structs.astuple(row) for row in self.best.get(pane, ())]

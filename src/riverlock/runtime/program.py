@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from riverlock.flow.operators import UPDATES
 from riverlock.runtime.columns import TIME
 from riverlock.state.layout import StateLayout
 from riverlock.state.spec import specs_of
@@ -24,8 +25,6 @@ __all__ = [
 ]
 
 MAIN = "main"
-# Of a window: every change, not only what is final.
-UPDATES = "updates"
 DEAD = "dead"
 # The metric that counts records which came too late.
 LATE_ROWS = "late_rows"

@@ -40,6 +40,7 @@ from riverlock.runtime.operator import run_operator
 from riverlock.runtime.program import (
     DEAD_SCHEMA,
     MAIN,
+    UPDATES,
     EpochInfo,
     OperatorProgram,
 )
@@ -86,6 +87,7 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
     key_groups: int = 128,
     visits_all: bool = False,
     follows_keyed: bool = False,
+    updates: bool = False,
 ) -> Harness:
     """Return a harness around a process.
 
@@ -110,6 +112,8 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
             ``update_state_by_key`` does.
         follows_keyed: Handle records before timers and the watermark, as an operator
             does whose records come from another one.
+        updates: Give what a sink with ``mode="update"`` gets of windows as side output
+            ``updates``.
 
     Raises:
         InvalidFlowError: The process is no process, or declares the impossible.
@@ -139,6 +143,8 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
     output = check_process(process, uid)
     outputs = {} if output is None else {MAIN: output}
     outputs |= {n: s.schema for n, s in side_outputs(type(process)).items()}
+    if output is not None and updates:
+        outputs[UPDATES] = output
     program = OperatorProgram(
         uid=uid,
         process=process,

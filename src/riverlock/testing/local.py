@@ -37,6 +37,7 @@ from riverlock.flow.graph import (
 from riverlock.flow.windows import SessionWindows
 from riverlock.runtime.columns import TIME, records, rows_table
 from riverlock.runtime.operator import late_rows_of
+from riverlock.runtime.program import UPDATES
 from riverlock.runtime.watermarks import at_the_end, declared_marks, moved_along
 from riverlock.testing.harness import Harness, harness
 
@@ -124,8 +125,9 @@ class LocalRun:
             elif isinstance(node, Keyed):
                 self._keyed(node)
         for write in self.flow.writes:
-            rows = self._sinks.setdefault(write.uid, [])
-            rows += [row for row, _ in self._timed(write.input)]
+            rows = [row for row, _ in self._timed(write.input)]
+            before = [] if write.replaces else self._sinks.get(write.uid, [])
+            self._sinks[write.uid] = before + rows
 
     def _watermarks(self) -> dict[str, Watermark]:
         """Return how far each declared event time has come, as the planner does."""
@@ -297,6 +299,7 @@ class LocalRun:
             key_groups=self.flow.key_groups,
             visits_all=node.visits_all,
             follows_keyed=any(isinstance(n, Keyed) for n in upstream(node.input)),
+            updates=bool(list(self._outputs(node, UPDATES))),
         )
 
     def _inputs(self, node: Node) -> dict[str, Any]:

@@ -40,20 +40,17 @@ REFUSED: dict[str, tuple[Callable[[Any], rl.Stream], str, str]] = {
         "each firing of a window",
         "leave the mode out",
     ),
-    "reduced": (
-        lambda keyed: keyed.window(HOURS).reduce(lambda old, _: old),
-        "have no key",
-        "rl.Aggregator",
-    ),
     "joined": (
         lambda keyed: keyed.join(keyed, window=HOURS),
         "window of a join is given once",
         "leave the mode out",
     ),
     "applied": (
-        lambda keyed: keyed.window(HOURS).apply(lambda *_: [], "n long"),
-        "have no key",
-        r"use \.agg",
+        lambda keyed: keyed.window(HOURS).apply(
+            lambda *_: [], "k string, window_start timestamp, n long"
+        ),
+        "of which key and window they are: window_end missing",
+        "add them to the columns of the function",
     ),
 }
 
@@ -94,3 +91,25 @@ def test_rows_of_a_key_change_and_those_of_windows_do_not() -> None:
 
     outputs = {w.uid: getattr(w.input, "name", None) for w in flow.writes}
     assert outputs == {"totals-out": "main", "appended": "main", "updated": "updates"}
+
+
+def test_functions_over_windows_have_rows_that_can_be_replaced() -> None:
+    flow = rl.Flow("modes")
+    windows = stream(flow).key_by("k").window(HOURS)
+    span = "window_start timestamp, window_end timestamp"
+    made = {
+        "reduced": windows.reduce(lambda old, _: old),
+        "applied": windows.apply(lambda *_: [], f"{span}, k string"),
+        "best": windows.top(3, by="v"),
+    }
+    for uid, rows in made.items():
+        rows.write(rl.sinks.memory(), mode="update", uid=uid)
+        rows.write(rl.sinks.memory(), mode="complete", uid=f"all-{uid}")
+
+    tables = {k.uid: k.keys for k in flow.keyed if k.uid.endswith("-table")}
+    window = ("k", "window_start", "window_end")
+    assert tables == {
+        "all-reduced-table": window,
+        "all-applied-table": window,
+        "all-best-table": (*window, "rank"),
+    }
