@@ -14,6 +14,7 @@ import riverlock as rl
 from riverlock.coordinator import OperatorPlan, OperatorVote, RegionPlan, Vote
 from riverlock.coordinator.restart import FixedDelay
 from riverlock.coordinator.watermarks import operator_watermark
+from riverlock.cli import text
 from riverlock.core.clock import ManualClock
 from riverlock.core.times import duration_us, from_micros, micros
 from riverlock.flow.graph import EventTime, Read
@@ -332,6 +333,8 @@ def test_a_stalled_input_holds_time_back_until_it_is_idle(world: World) -> None:
     by_uid = {i.uid: i for i in world.statuses[-2].inputs}
     assert by_uid["b"].idle_since_us is not None
     assert not by_uid["b"].holds_back
+    policy = "at its newest record; not waited for after 10 min of silence"
+    assert text.policy(by_uid["b"]) == policy
     # When b wakes up, time does not turn back.
     world.send("b", 5, 12)
     assert world.run() == [("record", 5), ("record", 12), ("event", 5)]
@@ -347,4 +350,6 @@ def test_without_a_policy_a_stalled_input_holds_time_back_for_ever(
     world.send("a", 60)
 
     assert events(world.run()) == []
-    assert [i.uid for i in world.statuses[-2].inputs if i.holds_back] == ["b"]
+    (stalled,) = [i for i in world.statuses[-2].inputs if i.holds_back]
+    assert stalled.uid == "b"
+    assert text.policy(stalled).endswith("waited for, however long it is silent")

@@ -106,6 +106,7 @@ def collect(catalog: Catalog) -> dict[str, Any]:
         since = newest.decided_us if run is None else run.started_us
         facts["inputs"] = [
             {name: getattr(each, name) for name in each.__struct_fields__}
+            | {"policy": text.policy(each), "standing": text.standing(each, now)}
             for each in input_times(newest, now_us=at, since_us=since)
         ]
         facts["snapshot_age_seconds"] = max(0, now - newest.decided_us) / 1e6
@@ -263,17 +264,16 @@ def _print_tables(found: dict[str, Any], now: int) -> None:
         ],
     )
     if found["inputs"]:
-        from riverlock.snapshot.input_times import InputTime
-
         click.echo()
         text.table(
-            ("event time", "watermark", "last record", ""),
+            ("event time", "watermark", "last record", "watermark policy", ""),
             [
                 (
                     i["uid"],
                     text.watermark(i["watermark_us"]),
                     text.age(i["active_us"], now),
-                    text.standing(InputTime(**i), now),
+                    i["policy"],
+                    i["standing"],
                 )
                 for i in found["inputs"]
             ],

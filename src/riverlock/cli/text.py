@@ -27,6 +27,7 @@ __all__ = [
     "holding",
     "instant",
     "now_us",
+    "policy",
     "print_json",
     "size",
     "standing",
@@ -113,6 +114,23 @@ def standing(each: InputTime, now_us: int) -> str:
         idle = len(each.idle_partitions)
         said.append(f"{idle} of {each.partitions} partitions idle")
     return ", ".join(said)
+
+
+def policy(each: InputTime) -> str:
+    """Return how the watermark of an input is made, and when it is not waited for."""
+    if each.delay_us is None:
+        return "not recorded"  # by an older version
+    kind = "marker" if each.is_marked else "record"
+    of = "" if each.per is None else f" of the slowest {each.per}"
+    newest = f"its newest {kind}{of}"
+    behind = f"{duration(each.delay_us / 1e6)} behind {newest}" if each.delay_us else ""
+    if each.idle_after_us is None:
+        silence = "waited for, however long it is silent"
+    else:
+        silence = (
+            f"not waited for after {duration(each.idle_after_us / 1e6)} of silence"
+        )
+    return f"{behind or f'at {newest}'}; {silence}"
 
 
 def instant(at_us: int | None) -> str:

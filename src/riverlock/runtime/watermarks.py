@@ -51,6 +51,9 @@ def declared_marks(
             old,
             watermark_us=max(known, default=None),
             idle_after_us=each.idle_us,
+            delay_us=each.delay_us,
+            per=each.per,
+            is_marked=each.watermark is not None,
             partitions=dict(parts),
         )
     return found

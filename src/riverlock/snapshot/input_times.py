@@ -23,6 +23,10 @@ class InputTime(Record, frozen=True, kw_only=True):
         idle_since_us: Since when it has had no rows, if so long that it does not hold
             time back any more.
         holds_back: Whether others wait for it.
+        idle_after_us: After how long without rows nobody waits for it; None: never.
+        delay_us: How late its rows may come; None if that was not recorded.
+        per: The column that tells its partitions apart.
+        is_marked: Whether only some of its rows move the watermark.
         partitions: How many are known, if it is declared ``per`` partition.
         idle_partitions: Those of them that do not count at present.
         slowest_partition: The one that holds the others back.
@@ -33,6 +37,10 @@ class InputTime(Record, frozen=True, kw_only=True):
     active_us: int | None = None
     idle_since_us: int | None = None
     holds_back: bool = False
+    idle_after_us: int | None = None
+    delay_us: int | None = None
+    per: str | None = None
+    is_marked: bool = False
     partitions: int = 0
     idle_partitions: tuple[str, ...] = ()
     slowest_partition: str | None = None
@@ -65,6 +73,10 @@ def input_times(
             active_us=mark.active_us,
             idle_since_us=idle[uid],
             holds_back=is_apart and awake.get(uid) == last,
+            idle_after_us=mark.idle_after_us,
+            delay_us=mark.delay_us,
+            per=mark.per,
+            is_marked=mark.is_marked,
             **_partitions(mark, now_us),
         )
         for uid, mark in marks.items()

@@ -160,6 +160,11 @@ class Watermark(Record, frozen=True):
     active_us: int | None = None
     # After how long without rows it does not hold time back any more.
     idle_after_us: int | None = None
+    # How late rows may come; None in epochs of older versions.
+    delay_us: int | None = None
+    # The column that tells its partitions apart, and whether only some rows move it.
+    per: str | None = None
+    is_marked: bool = False
     # Of an input that is declared ``per`` partition: those that are known.
     partitions: dict[str, PartitionTime] = {}
 

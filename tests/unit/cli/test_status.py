@@ -154,7 +154,9 @@ def test_status_says_which_input_is_idle_and_which_holds_time_back(
     newest = catalog.newest()
     assert newest is not None
     marks = {
-        "orders": Watermark(watermark_us=50, active_us=newest.now_us),
+        "orders": Watermark(
+            watermark_us=50, active_us=newest.now_us, delay_us=90_000_000
+        ),
         "rates": Watermark(watermark_us=70, active_us=newest.now_us),
         "rare": Watermark(active_us=newest.decided_us, idle_after_us=1_000),
     }
@@ -171,6 +173,10 @@ def test_status_says_which_input_is_idle_and_which_holds_time_back(
 
     assert [u for u, i in found.items() if i["holds_back"]] == ["orders"]
     assert found["rare"]["idle_since_us"] == newest.decided_us
+    said = "1 min 30 s behind its newest record; waited for, however long it is silent"
+    assert found["orders"]["policy"] == said
+    assert said in out
+    assert found["rare"]["standing"].startswith("idle for")
     assert "holds time back" in out
     assert "idle for" in out
     # Nobody reads the inputs of a flow that does not run.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.coordinator.builders import make_manifest
 
 from riverlock.cli import text
@@ -68,3 +69,28 @@ def test_partitions_that_are_slow_or_idle_are_named() -> None:
     assert text.standing(only, 10 * MINUTE).endswith(
         "slowest partition '1', 1 of 3 partitions idle"
     )
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        (Watermark(), "not recorded"),
+        (
+            Watermark(delay_us=0),
+            "at its newest record; waited for, however long it is silent",
+        ),
+        (
+            Watermark(delay_us=MINUTE, per="shard", idle_after_us=5 * MINUTE),
+            "1 min behind its newest record of the slowest shard; not waited for after"
+            " 5 min of silence",
+        ),
+        (
+            Watermark(delay_us=0, is_marked=True, idle_after_us=MINUTE),
+            "at its newest marker; not waited for after 1 min of silence",
+        ),
+    ],
+)
+def test_the_policy_of_an_input_is_said_in_words(mark: Watermark, said: str) -> None:
+    (only,) = found(0, t=mark).values()
+
+    assert text.policy(only) == said
