@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import riverlock as rl
+from riverlock.cli import text
 from riverlock.coordinator import OperatorPlan, OperatorVote, RegionPlan, Vote
 from riverlock.coordinator.restart import FixedDelay
 from riverlock.coordinator.watermarks import operator_watermark
-from riverlock.cli import text
 from riverlock.core.clock import ManualClock
 from riverlock.core.times import duration_us, from_micros, micros
 from riverlock.flow.graph import EventTime, Read
