@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from riverlock.flow.aggregator import Aggregator
     from riverlock.flow.connect import TwoInputProcess
     from riverlock.flow.flow import Flow
+    from riverlock.flow.params import Param
     from riverlock.flow.pattern import pattern
     from riverlock.flow.process import Process, SideOutput
     from riverlock.flow.stream import KeyedStream, Stream
@@ -44,6 +45,7 @@ _HOMES = {
     "KeyedStream": "riverlock.flow.stream",
     "List": "riverlock.state.spec",
     "Map": "riverlock.state.spec",
+    "Param": "riverlock.flow.params",
     "Process": "riverlock.flow.process",
     "Reducing": "riverlock.state.spec",
     "RiverlockError": "riverlock.core.errors",
@@ -76,6 +78,7 @@ __all__ = [
     "KeyedStream",
     "List",
     "Map",
+    "Param",
     "Process",
     "Reducing",
     "RiverlockError",

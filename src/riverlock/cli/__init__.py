@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "explain": ("explain", "explain", "Show what led to an epoch, or to a key."),
     "stop": ("stop", "stop", "Ask a running flow to stop, wherever it runs."),
     "replay": ("replay", "replay", "Run epochs again and compare; step through them."),
+    "set": ("set", "set_parameters", "Change parameters of a flow, also as it runs."),
     "rescale": ("rescale", "rescale", "Change how many tasks a running flow has."),
     "verify": ("verify", "verify", "Check that every epoch that is kept is whole."),
     "repair": ("repair", "repair", "Go back to the newest whole epoch."),

@@ -9,6 +9,7 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
+from riverlock.core.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
@@ -41,26 +42,46 @@ def rescale(*, store: str, parallelism: int, seconds: float, as_json: bool) -> i
       riverlock rescale store 8
       riverlock rescale s3://bucket/shop 2 --wait 0 --json
     """
-    from riverlock.snapshot.requests import ask
+    from riverlock.snapshot.records import Rescale
+    from riverlock.snapshot.requests import add_request
 
     catalog = open_catalog(store)
     wanted = min(parallelism, catalog.flow().key_groups)
     newest = catalog.newest()
     before = -1 if newest is None else newest.epoch
-    request = ask(catalog, parallelism=parallelism)
-    found = _wait(catalog, before, request.run, wanted, seconds)
+    run = _run(catalog, parallelism)
+    asked = Rescale(run=run, parallelism=parallelism)
+    add_request(catalog, asked, now_us=text.now_us())
+    found = _wait(catalog, before, run, wanted, seconds)
     epoch = None if found is None else found.epoch
     if as_json:
-        text.print_json({"run": request.run, "parallelism": wanted, "epoch": epoch})
+        text.print_json({"run": run, "parallelism": wanted, "epoch": epoch})
     elif epoch is None:
-        click.echo(
-            f"run {request.run} was asked for {wanted} tasks; its next epoch has them"
-        )
+        click.echo(f"run {run} was asked for {wanted} tasks; its next epoch has them")
     else:
         click.echo(f"{wanted} tasks since epoch {epoch}")
     if wanted < parallelism and not as_json:
         click.echo(f"there are no more tasks than key groups, {wanted}")
     return 0
+
+
+def _run(catalog: Catalog, parallelism: int) -> int:
+    """Return the run that is there to be asked.
+
+    Raises:
+        InvalidConfigError: None is.
+    """
+    from riverlock.snapshot.owner import read_beat
+
+    beat = read_beat(catalog)
+    if beat is None or beat.has_ended:
+        raise InvalidConfigError(
+            f"rescale of {catalog.storage.uri}",
+            expected="a flow that runs",
+            found="none" if beat is None else f"run {beat.run}, which has ended",
+            hint=f"start it with parallelism {parallelism}",
+        )
+    return beat.run
 
 
 def _wait(

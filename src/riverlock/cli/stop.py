@@ -39,7 +39,8 @@ def stop(*, store: str, savepoint: str | None, timeout: str, as_json: bool) -> i
     """
     from riverlock.core.times import duration
     from riverlock.snapshot.owner import life_of
-    from riverlock.snapshot.stops import ask_to_stop
+    from riverlock.snapshot.records import Stop
+    from riverlock.snapshot.requests import add_request
 
     patience = duration(timeout).total_seconds()
     catalog = open_catalog(store)
@@ -51,21 +52,22 @@ def stop(*, store: str, savepoint: str | None, timeout: str, as_json: bool) -> i
             found="no run that is alive",
             hint="to name its newest epoch: riverlock snapshot STORE NAME",
         )
-    ask_to_stop(catalog, run, savepoint=savepoint, now_us=text.now_us())
+    if savepoint is not None:
+        catalog.check_name(savepoint)
+    asked = Stop(run=run.run, savepoint=savepoint)
+    add_request(catalog, asked, now_us=text.now_us())
     has_ended = _wait(catalog, run, patience)
     return _tell(catalog, run, savepoint, has_ended=has_ended, as_json=as_json)
 
 
 def _wait(catalog: Catalog, run: Run, patience: float) -> bool:
     from riverlock.snapshot.owner import life_of
-    from riverlock.snapshot.stops import forget_stop
 
     deadline = time.monotonic() + patience
     while life_of(catalog, run).is_alive:
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_SECONDS)
-    forget_stop(catalog, run.run)
     return True
 
 

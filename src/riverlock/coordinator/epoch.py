@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from riverlock.coordinator.votes import Vote
     from riverlock.core.errors import SinkError
+    from riverlock.snapshot.parameters import Parameters
     from riverlock.snapshot.records import InputRange, Manifest, StateFile, Watermark
 
 __all__ = [
@@ -49,6 +50,9 @@ class PlannedInputs:
     started_us: int
     # Watermarks that operators used, by uid, of an epoch that is replayed.
     recorded: Mapping[str, int | None] = field(default_factory=dict)
+    # What is in force in all tries at the epoch, and the last request in it.
+    parameters: Parameters = field(default_factory=dict)
+    requests: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

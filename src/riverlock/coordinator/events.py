@@ -16,10 +16,17 @@ if TYPE_CHECKING:
 
     from riverlock.coordinator.votes import Vote
     from riverlock.core.errors import RiverlockError
-    from riverlock.snapshot.records import InputRange, Manifest, StateFile, Watermark
+    from riverlock.snapshot.records import (
+        Change,
+        InputRange,
+        Manifest,
+        StateFile,
+        Watermark,
+    )
 
 __all__ = [
     "AbortReason",
+    "Asked",
     "CommitOutcome",
     "Compacted",
     "Event",
@@ -201,6 +208,19 @@ class RescaleRequested(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asked(_Event):
+    """A request was read from the store; the next epoch takes it up.
+
+    Attributes:
+        number: Its number; they come in order.
+        change: Of parameters; None: it asked for something else.
+    """
+
+    number: int
+    change: Change | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fenced(_Event):
     """A newer run has claimed the region."""
 
@@ -227,6 +247,7 @@ Event: TypeAlias = (
     | Compacted
     | StopRequested
     | RescaleRequested
+    | Asked
     | Fenced
     | Restarted
 )

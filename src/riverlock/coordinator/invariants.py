@@ -135,6 +135,10 @@ def _check_manifest(manifest: Manifest, parent: Manifest | None) -> None:
         holds=manifest.run >= parent.run,
         what=f"run {manifest.run} follows run {parent.run}",
     )
+    require(
+        holds=manifest.requests >= parent.requests,
+        what=f"request {manifest.requests} follows request {parent.requests}",
+    )
     for what in ("inputs", "operators", "watermarks"):
         gone = set(getattr(parent, what)) - set(getattr(manifest, what))
         require(holds=not gone, what=f"{what} {sorted(gone)} of the parent are gone")

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from riverlock.coordinator.restart import RestartPolicy
-    from riverlock.snapshot.records import Variable
+    from riverlock.snapshot.parameters import Parameters
+    from riverlock.snapshot.records import Parameter, Variable
 
 __all__ = ["OperatorPlan", "RegionPlan"]
 
@@ -26,6 +27,8 @@ class OperatorPlan:
     # Declarations whose minimum is its watermark.
     event_times: tuple[str, ...] = ()
     windows: str | None = None
+    # As declared: nothing is set.
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,11 @@ class RegionPlan:
             if operator.stage not in self.stages:
                 what = f"operator {uid!r} runs in unknown stage {operator.stage!r}"
                 raise InternalError(what)
+
+    @property
+    def parameters(self) -> Parameters:
+        """Declared parameters of the operators that have any."""
+        return {u: o.parameters for u, o in self.operators.items() if o.parameters}
 
     def operators_of(self, stage: str) -> tuple[str, ...]:
         """Return the uids of the operators that run in a stage."""

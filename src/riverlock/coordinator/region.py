@@ -32,6 +32,7 @@ from riverlock.coordinator.invariants import (
     check_state,
     require,
 )
+from riverlock.coordinator.parameters import planned_parameters
 from riverlock.coordinator.phase import (
     TRANSITIONS,
     BackingOff,
@@ -64,6 +65,7 @@ from riverlock.core.errors import (
 if TYPE_CHECKING:
     from riverlock.coordinator.plan import RegionPlan
     from riverlock.core.errors import RiverlockError
+    from riverlock.snapshot.parameters import Parameters
     from riverlock.snapshot.records import Manifest
 
 __all__ = ["RegionCoordinator"]
@@ -87,6 +89,8 @@ class RegionCoordinator:
         self._stopping = False
         self._compactions: tuple[Compaction, ...] = ()
         self._wanted = plan.parallelism
+        # Requests that no epoch has taken up yet, in order.
+        self._asked: tuple[ev.Asked, ...] = ()
 
     @property
     def phase(self) -> Phase:
@@ -121,11 +125,8 @@ class RegionCoordinator:
                 return self._on_put(event)
             case ev.SinkCommitted() | ev.SinkFailed():
                 return self._on_sink(event)
-            case ev.Compacted():
-                return self._on_compacted(event)
-            case ev.RescaleRequested():
-                self._wanted = event.parallelism
-                return ()
+            case ev.Compacted() | ev.RescaleRequested() | ev.Asked():
+                return self._on_beside(event)
             case ev.Restarted() | ev.StopRequested() | ev.Fenced():
                 return self._on_control(event)
             case _:
@@ -185,7 +186,7 @@ class RegionCoordinator:
         match event:
             case ev.Planned():
                 check_planned(event, state, self._parent)
-                return self._begin(event)
+                return self._begin(event, state.retry_of)
             case ev.NothingToDo():
                 require(
                     holds=state.retry_of is None,
@@ -212,13 +213,16 @@ class RegionCoordinator:
         )
         return (plan,)
 
-    def _begin(self, event: ev.Planned) -> Orders:
+    def _begin(self, event: ev.Planned, retry_of: PlannedInputs | None) -> Orders:
+        requests, parameters = self._parameters(retry_of)
         planned = PlannedInputs(
             inputs=event.inputs,
             watermarks=event.watermarks,
             now_us=event.now_us,
             seed=event.seed,
             started_us=event.started_us,
+            parameters=parameters,
+            requests=requests,
         )
         # All stages of an epoch have the same number of tasks, and so has its manifest.
         self.plan = dataclasses.replace(self.plan, parallelism=self._wanted)
@@ -229,6 +233,16 @@ class RegionCoordinator:
             planned=planned,
         )
         return self._run_next(pending)
+
+    def _parameters(self, retry_of: PlannedInputs | None) -> tuple[int, Parameters]:
+        """Return what the epoch sees, and up to which request; a redo sees the same."""
+        if retry_of is not None:
+            return retry_of.requests, retry_of.parameters
+        before = 0 if self._parent is None else self._parent.requests
+        self._asked = tuple(a for a in self._asked if a.number > before)
+        last = self._asked[-1].number if self._asked else before
+        changes = [a.change for a in self._asked if a.change is not None]
+        return last, planned_parameters(self._parent, self.plan, changes)
 
     # Running.
 
@@ -363,14 +377,29 @@ class RegionCoordinator:
 
     # Beside the loop.
 
-    def _on_compacted(self, event: ev.Compacted) -> Orders:
+    def _on_beside(
+        self, event: ev.Compacted | ev.RescaleRequested | ev.Asked
+    ) -> Orders:
+        """Remember it: an epoch that begins, or is sealed, takes it up."""
+        match event:
+            case ev.Compacted():
+                self._on_compacted(event)
+            case ev.RescaleRequested():
+                self._wanted = event.parallelism
+            case ev.Asked():
+                if not self._asked or event.number > self._asked[-1].number:
+                    self._asked = (*self._asked, event)
+            case _:
+                assert_never(event)
+        return ()
+
+    def _on_compacted(self, event: ev.Compacted) -> None:
         """Remember it; whether its files are still live is seen when sealing."""
         compaction = Compaction(
             operator=event.operator, replaced=event.replaced, by=event.by
         )
         if compaction not in self._compactions:
             self._compactions = (*self._compactions, compaction)
-        return ()
 
     # Backing off and stopping.
 

@@ -61,6 +61,7 @@ def seal(
         key_groups=plan.key_groups,
         code=plan.code,
         history=_history(parent, plan),
+        requests=planned.requests,
         inputs=_inputs(pending, parent),
         watermarks=_watermarks(pending, parent, plan, votes),
         operators=_operators(pending, parent, plan),
@@ -122,7 +123,10 @@ def _operators(
         operator = plan.operators.get(uid)
         if operator is not None:
             voted = [v.operators[uid] for v in pending.votes[operator.stage]]
-            states[uid] = _advance(operator, old, live, voted, pending)
+            states[uid] = msgspec.structs.replace(
+                _advance(operator, old, live, voted, pending),
+                parameters=dict(pending.planned.parameters.get(uid, {})),
+            )
         elif old is not None:
             states[uid] = msgspec.structs.replace(old, files=live)
     return states

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError, RiverlockError
 from riverlock.core.types import Schema, SchemaLike, schema_of
+from riverlock.flow.params import params_of
 from riverlock.state.spec import specs_of
 
 if TYPE_CHECKING:
@@ -95,8 +96,15 @@ def check_process(process: object, uid: str) -> Schema | None:
         raise InvalidFlowError(
             what, expected="a method on_event", found=type(process).__name__
         )
-    clash = set(specs_of(type(process))) & set(side_outputs(type(process)))
-    assert not clash
+    specs, params = specs_of(type(process)), params_of(type(process))
+    assert not set(specs) & set(side_outputs(type(process)))
+    for name in params:
+        if name in specs:  # of a base class
+            raise InvalidFlowError(
+                f"parameter {name!r} of operator {uid!r}",
+                expected="a name of its own",
+                found="state of the same name",
+            )
     if process.output is None:
         return None
     try:

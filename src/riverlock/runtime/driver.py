@@ -37,6 +37,8 @@ from riverlock.core.errors import (
 from riverlock.runtime.boundary import user_error, user_line
 from riverlock.snapshot.claims import describe
 from riverlock.snapshot.input_times import input_times
+from riverlock.snapshot.parameters import misfits
+from riverlock.snapshot.records import Change, Rescale
 from riverlock.snapshot.sealed import seal
 from riverlock.snapshot.status import Status, input_rows, late_rows, status_of
 
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from riverlock.runtime.planner import Planner
     from riverlock.sinks.committer import Committer
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import InputRange, Manifest
+    from riverlock.snapshot.records import InputRange, Manifest, Request
 
 __all__ = ["Engine", "RegionDriver"]
 
@@ -99,9 +101,12 @@ class RegionDriver:
     adopt: Callable[[Manifest], Manifest] = lambda manifest: manifest
     _stop: threading.Event = field(default_factory=threading.Event)
     _stop_sent: bool = False
-    _requests: queue.SimpleQueue[ev.RescaleRequested] = field(
+    _requests: queue.SimpleQueue[ev.RescaleRequested | ev.Asked] = field(
         default_factory=queue.SimpleQueue
     )
+    # The last request that changes parameters: an epoch is due until one has it.
+    _asked: int = 0
+    _progress: threading.Condition = field(default_factory=threading.Condition)
     _epochs: int = 0
     _bad_rows: int = 0
     _late_rows: int = 0
@@ -127,13 +132,42 @@ class RegionDriver:
             )
         )
 
+    def ask(self, request: Request) -> None:
+        """Take up a request of the store in the next epoch; callable from anywhere.
+
+        Stopping is up to the caller.
+        """
+        what = request.what
+        if isinstance(what, Rescale) and what.run == self.plan.run:
+            self.rescale(what.parallelism)
+        change = what if isinstance(what, Change) else None
+        self._requests.put(
+            ev.Asked(region=self.plan.region, number=request.number, change=change)
+        )
+
+    def wait_for(self, request: int) -> bool:
+        """Wait until an epoch has taken up a request; False: the run ended before."""
+        with self._progress:
+            self._progress.wait_for(lambda: self._ended or self._has_taken(request))
+        return self._has_taken(request)
+
+    def _has_taken(self, request: int) -> bool:
+        return self._parent is not None and self._parent.requests >= request
+
     def run(self) -> None:
         """Run until the input ends, a stop is asked for, or an error ends it.
 
         Raises:
             RiverlockError: What ended the run.
         """
-        coordinator = RegionCoordinator(self.plan)
+        try:
+            self._loop(RegionCoordinator(self.plan))
+        finally:
+            self._tell_progress(has_ended=True)
+        if self._error is not None:
+            raise self._error
+
+    def _loop(self, coordinator: RegionCoordinator) -> None:
         pending: deque[do.Instruction] = deque(coordinator.handle(self._recovered()))
         while not self._ended:
             for event in self._from_outside():
@@ -144,8 +178,11 @@ class RegionDriver:
             event_or_none = self._carry_out(pending.popleft())
             if event_or_none is not None:
                 pending.extend(coordinator.handle(event_or_none))
-        if self._error is not None:
-            raise self._error
+
+    def _tell_progress(self, *, has_ended: bool = False) -> None:
+        with self._progress:
+            self._ended |= has_ended
+            self._progress.notify_all()
 
     def _from_outside(self) -> list[ev.Event]:
         """Return what happened beside the loop since we last looked."""
@@ -153,7 +190,12 @@ class RegionDriver:
         while not self.cleaner.results.empty():
             found.append(self.cleaner.results.get())
         while not self._requests.empty():
-            found.append(self._requests.get())
+            event = self._requests.get()
+            if isinstance(event, ev.Asked) and event.change is not None:
+                for what in misfits(self.plan.parameters, event.change):
+                    log.warning("the code has no parameter for %s; passed over", what)
+                self._asked = event.number
+            found.append(event)
         if self._stop.is_set() and not self._stop_sent:
             self._stop_sent = True
             found.append(ev.StopRequested(region=self.plan.region))
@@ -201,6 +243,7 @@ class RegionDriver:
             self.catalog.storage.make_durable(self.catalog.paths.manifest(newest.epoch))
             newest = self.adopt(newest)
         self._parent = newest
+        self._tell_progress()
         faults.hit("R3")
         return ev.Recovered(region=self.plan.region, newest=newest)
 
@@ -236,7 +279,7 @@ class RegionDriver:
         if self.max_epochs is not None and self._epochs >= self.max_epochs:
             return ev.StopRequested(region=self.plan.region)
         try:
-            planned = order.retry_of or self.planner.plan(order.parent)
+            planned = order.retry_of or self._next(order.parent)
         except Exception as error:  # noqa: BLE001 - readers run user code and drivers
             return self._plan_failed(order.turn, error)
         if planned is None:
@@ -245,6 +288,10 @@ class RegionDriver:
             self._began_us = self.clock.elapsed_us()
         faults.hit("P1")
         return self._planned(order.turn, planned)
+
+    def _next(self, parent: Manifest | None) -> PlannedInputs | None:
+        is_asked = self._asked > (0 if parent is None else parent.requests)
+        return self.planner.plan(parent, is_asked=is_asked)
 
     def _plan_failed(self, turn: int, cause: Exception) -> ev.PlanFailed:
         error = _as_ours(cause, where="planning the epoch", epoch=None)
@@ -283,7 +330,7 @@ class RegionDriver:
             if fenced is not None:
                 return fenced
             try:
-                planned = self.planner.plan(self._parent)
+                planned = self._next(self._parent)
             except Exception as error:  # noqa: BLE001 - as in _plan
                 return self._plan_failed(turn, error)
             if planned is not None:
@@ -345,6 +392,7 @@ class RegionDriver:
         if created:
             self._parent = manifest
             self._epochs += 1
+            self._tell_progress()
         faults.hit("P8")
         return ev.ManifestPut(
             region=self.plan.region,

@@ -114,7 +114,7 @@ class Execution:
         self._freeze = freezers.get(MAIN, _no_output)
         self._as_tuple = self.ctx._freezers.get(MAIN, _no_output)
         self._width = len(program.outputs[MAIN].names) if MAIN in self.emitted else 0
-        self._instance = Instance(program, layout, reader, self.log, info.now_us)
+        self._instance = Instance(program, layout, reader, self.log, info)
         self._is_first = is_first
         self.ctx._visit = self._instance.visit
         self._user = self._instance.user

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import StateError, StateTypeError
+from riverlock.flow.params import params_of
+from riverlock.runtime.parameters import Parameters
 from riverlock.state.changelog import ChangeLog
 from riverlock.state.codec import Codec, codec_of, encode
 from riverlock.state.handles import ReducingHandle, ValueHandle, Visit, bind
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from riverlock.runtime.inputs import KeyedInput
-    from riverlock.runtime.program import OperatorProgram
+    from riverlock.runtime.program import EpochInfo, OperatorProgram
     from riverlock.state.layout import Row, StateLayout
     from riverlock.state.store import StateReader
 
@@ -89,14 +91,14 @@ class Instance:
         layout: StateLayout,
         reader: StateReader,
         log: ChangeLog,
-        now_us: int,
+        info: EpochInfo,
     ) -> None:
         """Make the subclass, its instance and the visits of the three scopes."""
         self._layout, self._reader, self._log = layout, reader, log
         self._operator = program.uid
         self._visits_all = program.visits_all
         self._visits = {
-            scope: Visit(program.uid, reader, log, now_us) for scope in layout.rows
+            scope: Visit(program.uid, reader, log, info.now_us) for scope in layout.rows
         }
         self.visit = self._visits["key"]
         kind = type(program.process)
@@ -113,6 +115,8 @@ class Instance:
         attributes = {s.name: self._attribute(s) for s in layout.specs.values()}
         live = {n: a for n, a in attributes.items() if a is not None}
         live |= {"__module__": kind.__module__, "__delattr__": self._forgetting(kind)}
+        self._parameters = Parameters(params_of(kind), info.parameters)
+        live |= self._parameters.live
         made: Any = type(kind.__name__, (kind,), live)
         self.user: Any = made.__new__(made)
         self.user.__dict__.update(program.process.__dict__)
@@ -296,8 +300,10 @@ class Instance:
         The other tasks read it from that task's file, at the next epoch.
 
         Raises:
-            StateError: Broadcast state was written outside ``on_broadcast``.
+            StateError: Broadcast state was written outside ``on_broadcast``, or a
+                parameter was.
         """
+        self._parameters.check_unchanged(self._operator, self.fields)
         if self._has_group_state:
             self._leave_group()
         visit, row = self._visits["broadcast"], self._layout.rows["broadcast"]

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import StorageError
 from riverlock.snapshot.owner import Beat, process_start
-from riverlock.snapshot.requests import read_request
+from riverlock.snapshot.requests import requests_after
 from riverlock.snapshot.sealed import seal
-from riverlock.snapshot.stops import stop_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Run, StopRequest
-    from riverlock.snapshot.requests import Request
+    from riverlock.snapshot.records import Request, Run
 
 __all__ = ["Heartbeat"]
 
@@ -35,20 +33,15 @@ class Heartbeat:
         catalog: Catalog,
         run: Run,
         on_fenced: Callable[[], None],
-        on_stop: Callable[[StopRequest], None] = lambda _: None,
     ) -> None:
-        """Prepare; both are called from the heart's own thread.
-
-        ``on_fenced`` is called once, ``on_stop`` at each beat while a request is there.
-        """
-        self._on_stop = on_stop
+        """Prepare; ``on_fenced`` is called once, from the heart's own thread."""
         self._catalog, self._run, self._on_fenced = catalog, run, on_fenced
         self._stop = threading.Event()
         self._count = 0
         self.owner: Run | None = None
-        # Called once for each request, from the heart's own thread.
-        self.on_request: Callable[[Request], None] = lambda _: None
-        self._answered = ""
+        self._on_request: Callable[[Request], None] | None = None
+        self._last_request = 0
+        self._looking = threading.Lock()
         self._thread = threading.Thread(
             target=self._beat_on, name=f"riverlock-heart-{run.run}", daemon=True
         )
@@ -78,20 +71,23 @@ class Heartbeat:
                     self._on_fenced()
                     return
                 self._write()
-                asked = stop_request(self._catalog, self._run.run)
-                if asked is not None:
-                    self._on_stop(asked)
-                self._look_for_requests()
+                self.look_for_requests()
             except StorageError:
                 # The store is away; the loop will notice, and say so, by itself.
                 continue
 
-    def _look_for_requests(self) -> None:
-        found = read_request(self._catalog)
-        if found is not None and found.run == self._run.run:
-            if found.id != self._answered:
-                self.on_request(found)
-            self._answered = found.id
+    def listen(self, on_request: Callable[[Request], None], *, after: int) -> None:
+        """Tell of each request after one, once and in order; those there are, now."""
+        self._on_request, self._last_request = on_request, after
+        self.look_for_requests()
+
+    def look_for_requests(self) -> None:
+        """Look now, not at the next beat; callable from anywhere."""
+        with self._looking:
+            if self._on_request is not None:
+                for request in requests_after(self._catalog, self._last_request):
+                    self._last_request = request.number
+                    self._on_request(request)
 
     def _write(self, *, has_ended: bool = False) -> None:
         self._count += 1

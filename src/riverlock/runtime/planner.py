@@ -52,8 +52,14 @@ class Planner:
     since_us: int = 0
     lag_rows: dict[str, int | None] = field(default_factory=dict)
 
-    def plan(self, parent: Manifest | None) -> PlannedInputs | None:
+    def plan(
+        self, parent: Manifest | None, *, is_asked: bool = False
+    ) -> PlannedInputs | None:
         """Return the plan of the next epoch, or None if there is nothing to do.
+
+        Args:
+            parent: The epoch before.
+            is_asked: Whether an epoch is wanted even if it reads nothing.
 
         Raises:
             SourceError: A source cannot tell where it is.
@@ -74,7 +80,8 @@ class Planner:
         self._check_goes_on(inputs, marks)
         marks = at_the_end(marks, self._ended(inputs))
         has_rows = any(r.start != r.end for r in inputs.values())
-        if not has_rows and not self._is_timer_due(parent, marks, now_us):
+        is_due = has_rows or self._is_timer_due(parent, marks, now_us)
+        if not is_due and not is_asked:
             return None
         return PlannedInputs(
             inputs=inputs,

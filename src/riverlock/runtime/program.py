@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from riverlock.flow.operators import UPDATES
+from riverlock.flow.params import params_of
 from riverlock.runtime.columns import TIME
 from riverlock.state.layout import StateLayout
 from riverlock.state.spec import specs_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from riverlock.core.types import Schema
     from riverlock.flow.process import Process
+    from riverlock.snapshot.records import Parameter
 
 __all__ = [
     "DEAD",
@@ -60,6 +64,12 @@ class OperatorProgram:
         """Return up to which instant records of an epoch are late."""
         return info.previous_us if self.follows_keyed else info.watermark_us
 
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """The parameters that the process declares, as manifests carry them."""
+        declared = params_of(type(self.process))
+        return {name: param.record for name, param in declared.items()}
+
     def layout(self) -> StateLayout:
         """Return how the state of the process is stored."""
         return StateLayout(self.keys, specs_of(type(self.process)))
@@ -75,3 +85,5 @@ class EpochInfo:
     watermark_us: int | None = None
     # The watermark of the operator in the epoch before.
     previous_us: int | None = None
+    # Of the operator: what is stored of the values in force.
+    parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -19,6 +19,7 @@ import msgspec
 from riverlock.core.errors import InvalidConfigError, StateSchemaError
 from riverlock.core.types import type_of
 from riverlock.runtime.migration import Migration
+from riverlock.snapshot.parameters import fits
 from riverlock.state.keys import group_range
 from riverlock.state.widening import is_wider
 
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Manifest, OperatorState, Variable
+    from riverlock.snapshot.records import (
+        Manifest,
+        OperatorState,
+        Parameter,
+        Variable,
+    )
     from riverlock.state.layout import StateLayout
     from riverlock.state.spec import StateSpec
 
@@ -68,6 +74,7 @@ class Declared:
 
     layout: StateLayout
     windows: str | None
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,6 +258,37 @@ class _Report:
         for name, old in state.variables.items():
             if name not in used:
                 self._say(uid, name, Action.DROP, _described(old))
+        self._parameters(uid, state.parameters, mine.parameters)
+
+    def _parameters(
+        self, uid: str, stored: Mapping[str, Parameter], mine: Mapping[str, Parameter]
+    ) -> None:
+        """Say what becomes of values that were set: they win over the code."""
+        for name, old in stored.items():
+            if name not in mine:
+                lost = (
+                    "" if old.value is None else f"; {_shown(old.value)} is forgotten"
+                )
+                self._say(uid, name, Action.DROP, f"parameter of kind {old.type}{lost}")
+        for name, new in mine.items():
+            said = f"parameter, {_shown(new.default)}"
+            value = stored[name].value if name in stored else None
+            if value is None:
+                action = Action.KEEP if name in stored else Action.ADD
+                self._say(uid, name, action, f"{said} as the code says")
+            elif fits(new, value):
+                at = f", set in epoch {stored[name].since}"
+                what = f"parameter, {_shown(value)}{at}; the code says"
+                self._say(uid, name, Action.KEEP, f"{what} {_shown(new.default)}")
+            else:
+                self._refuse(
+                    uid,
+                    name,
+                    expected=f"parameter {name} of kind {new.type}",
+                    found=f"{_shown(value)}, which was set",
+                    hint=f"go back to the default: riverlock set STORE {uid}.{name}"
+                    " --default",
+                )
 
     @staticmethod
     def _stored_name(spec: StateSpec, state: OperatorState) -> str | None:
@@ -323,6 +361,10 @@ class _Report:
                 operator=operator, expected=expected, found=found, hint=hint
             )
         )
+
+
+def _shown(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _fits(new: Variable, old: Variable) -> bool:

@@ -19,11 +19,10 @@ from riverlock.snapshot.records import (
     LeaseRecord,
     Named,
     Origin,
+    Request,
     Run,
-    StopRequest,
 )
 from riverlock.snapshot.references import source_lists, state_files
-from riverlock.snapshot.requests import Request
 from riverlock.snapshot.sealed import checksum, read_hint, unseal
 from riverlock.snapshot.status import Status
 from riverlock.snapshot.verify import EpochReport, verify
@@ -38,7 +37,7 @@ QUARANTINE = "quarantine/"
 _REGION = r"regions/[^/]+/"
 _SEALED: dict[str, Any] = {
     rf"{_REGION}runs/\d+\.json": Run,
-    rf"{_REGION}stops/\d+\.json": StopRequest,
+    rf"{_REGION}requests/\d+\.json": Request,
     r"snapshots/[^/]+\.json": Named,
     r"leases/[^/]+\.json": LeaseRecord,
     r"forks/[^/]+\.json": ForkRecord,
@@ -48,7 +47,6 @@ _SEALED: dict[str, Any] = {
 }
 _HINTS: dict[str, Any] = {
     "owner.json": Beat,
-    "request.json": Request,
     "status.json": Status,
 }
 # Checked elsewhere, or not ours to check.
@@ -56,6 +54,8 @@ _OTHERS = (
     r"flow\.json",
     rf"{_REGION}epochs/\d+\.json",
     rf"{_REGION}(state|staged|sources)/.+",
+    # Requests of earlier versions, which nobody reads any more.
+    rf"{_REGION}(stops/.+|request\.json)",
     r"channels/[^/]+/(data|landing)/.+",
     r"sinks/[^/]+\.json",
     r"parents/[^/]+/.+",

@@ -71,14 +71,14 @@ class RegionPaths:
         """The heartbeat of the run that owns the region."""
         return f"{self.root}owner.json"
 
-    def stop_request(self, run: int) -> str:
-        """What asks a run to stop."""
-        return f"{self.root}stops/{run:012d}.json"
-
     @property
-    def request(self) -> str:
-        """What the run that owns the region is asked to do."""
-        return f"{self.root}request.json"
+    def requests(self) -> str:
+        """The folder of what the flow is asked to do."""
+        return f"{self.root}requests/"
+
+    def request(self, number: int) -> str:
+        """One of these."""
+        return f"{self.requests}{number:012d}.json"
 
     def manifest(self, epoch: int) -> str:
         """The manifest of an epoch."""

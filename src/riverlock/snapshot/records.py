@@ -12,6 +12,7 @@ import msgspec
 
 __all__ = [
     "FORMAT",
+    "Change",
     "Flow",
     "Footer",
     "ForkRecord",
@@ -21,11 +22,14 @@ __all__ = [
     "Named",
     "OperatorState",
     "Origin",
+    "Parameter",
     "PartitionTime",
+    "Request",
+    "Rescale",
     "Run",
     "SinkOutput",
     "StateFile",
-    "StopRequest",
+    "Stop",
     "TimerHeads",
     "Variable",
     "Watermark",
@@ -118,6 +122,22 @@ class TimerHeads(Record, frozen=True):
     processing_us: int | None = None
 
 
+class Parameter(Record, frozen=True):
+    """A declared parameter, and what was set (§4.4)."""
+
+    type: str  # bool, int, float, str, decimal, list, dict
+    default: Any  # of the code that ran the epoch
+    # What was set, and the first epoch that had it.
+    value: Any = None
+    since: int | None = None
+    doc: str = ""
+
+    @property
+    def in_force(self) -> Any:
+        """What user code saw."""
+        return self.default if self.value is None else self.value
+
+
 class OperatorState(Record, frozen=True):
     """The whole state of an operator at the end of an epoch."""
 
@@ -133,6 +153,8 @@ class OperatorState(Record, frozen=True):
     windows: str | None = None
     # Copies of this state that are of an earlier epoch are of another operator.
     since: int = 0
+    # What its user code saw in this epoch.
+    parameters: dict[str, Parameter] = {}
 
 
 class InputRange(Record, frozen=True):
@@ -196,6 +218,8 @@ class Manifest(Record, frozen=True):
     code: str
     # (first epoch, token) of the runs that led here, newest last (§4.3).
     history: tuple[tuple[int, str], ...] = ()
+    # The last request that was taken up (§3.1).
+    requests: int = 0
     inputs: dict[str, InputRange] = {}
     watermarks: dict[str, Watermark] = {}
     operators: dict[str, OperatorState] = {}
@@ -221,13 +245,36 @@ class LeaseRecord(Record, frozen=True):
     holder: str = ""
 
 
-class StopRequest(Record, frozen=True):
-    """``stops/<run>.json``: asks a run to stop after the epoch under way (§3)."""
+class Stop(Record, frozen=True, tag="stop"):
+    """Asks a run to stop after the epoch under way."""
 
     run: int
-    asked_us: int
     # The name to give to the last epoch of the run.
     savepoint: str | None = None
+
+
+class Rescale(Record, frozen=True, tag="rescale"):
+    """Asks a run for another parallelism."""
+
+    run: int
+    parallelism: int
+
+
+class Change(Record, frozen=True, tag="set"):
+    """Asks whichever run comes first for other values of parameters, by operator."""
+
+    values: dict[str, dict[str, Any]] = {}
+    # Parameters that go back to what the code says.
+    defaults: dict[str, tuple[str, ...]] = {}
+
+
+class Request(Record, frozen=True):
+    """``requests/<n>.json``: what people ask of a flow, in order (§3.1)."""
+
+    number: int  # from 1
+    asked_us: int
+    host: str
+    what: Stop | Rescale | Change
 
 
 class ForkRecord(Record, frozen=True):

@@ -1,60 +1,86 @@
-"""What people ask of a running flow, through its store.
+"""What people ask of a flow, through its store: numbered files, in order.
 
-A request is a hint like the heartbeat: one file, overwritten, addressed to one run. The
-run looks for it about once a second, and answers with what it decides from then on.
+Whoever asks adds the file of the next number; files are never changed and never go. The
+run that owns the store looks for the next one about once a second. A stop or another
+parallelism is asked of one run; a change of parameters of whichever comes first, so
+manifests say which request was the last that their epoch took up.
 """
 
 from __future__ import annotations
 
-import uuid
+import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from riverlock.core.errors import (
-    InvalidConfigError,
-    SnapshotCorruptedError,
-    StorageNotFoundError,
-)
-from riverlock.snapshot.owner import read_beat
-from riverlock.snapshot.records import Record
+from riverlock.core.errors import SnapshotCorruptedError, StorageNotFoundError
+from riverlock.snapshot.layout import epoch_of
+from riverlock.snapshot.records import Change, Request
 from riverlock.snapshot.sealed import seal, unseal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Manifest, Rescale, Stop
 
-__all__ = ["Request", "ask", "read_request"]
-
-
-class Request(Record, frozen=True):
-    """``request.json``: what one run is asked to do."""
-
-    id: str
-    run: int
-    parallelism: int
+__all__ = ["add_request", "pending_changes", "requests_after", "taken_at"]
 
 
-def ask(catalog: Catalog, *, parallelism: int) -> Request:
-    """Ask the run that owns the store for another parallelism.
-
-    Raises:
-        InvalidConfigError: No run is there to be asked.
-    """
-    beat = read_beat(catalog)
-    if beat is None or beat.has_ended:
-        raise InvalidConfigError(
-            f"rescale of {catalog.storage.uri}",
-            expected="a flow that runs",
-            found="none" if beat is None else f"run {beat.run}, which has ended",
-            hint=f"start it with parallelism {parallelism}",
+def add_request(
+    catalog: Catalog, what: Stop | Rescale | Change, *, now_us: int
+) -> Request:
+    """Ask for something; returns once the request is durable."""
+    while True:
+        number = _last(catalog) + 1
+        request = Request(
+            number=number, asked_us=now_us, host=socket.gethostname(), what=what
         )
-    request = Request(id=uuid.uuid4().hex, run=beat.run, parallelism=parallelism)
-    catalog.storage.put(catalog.paths.request, seal(request))
-    return request
+        path = catalog.paths.request(number)
+        if catalog.storage.put_if_absent(path, seal(request)):
+            return request
 
 
-def read_request(catalog: Catalog) -> Request | None:
-    """Return what was asked last; None if nothing, or nothing that can be read."""
-    path = catalog.paths.request
-    try:
-        return unseal(catalog.storage.get(path), Request, path=path)
-    except (StorageNotFoundError, SnapshotCorruptedError):
-        return None
+def _last(catalog: Catalog) -> int:
+    """Return the greatest number in use; a fork begins after that of its origin."""
+    listed = [epoch_of(e.path) for e in catalog.storage.list(catalog.paths.requests)]
+    taken = 0
+    # A flow whose newest manifest is damaged can still be asked to stop.
+    with suppress(SnapshotCorruptedError):
+        newest = catalog.newest()
+        taken = 0 if newest is None else newest.requests
+    return max(taken, *listed, 0)
+
+
+def requests_after(catalog: Catalog, number: int) -> Iterator[Request]:
+    """Give the requests after one, in order; one that is damaged asks nothing."""
+    while True:
+        number += 1
+        path = catalog.paths.request(number)
+        try:
+            yield unseal(catalog.storage.get(path), Request, path=path)
+        except StorageNotFoundError:
+            return
+        except SnapshotCorruptedError:
+            continue
+
+
+def pending_changes(catalog: Catalog, newest: Manifest) -> list[Change]:
+    """Return changes of parameters that no epoch has taken up yet, in order."""
+    found = requests_after(catalog, newest.requests)
+    return [r.what for r in found if isinstance(r.what, Change)]
+
+
+def taken_at(catalog: Catalog, number: int, *, after: int | None) -> Manifest | None:
+    """Return the first retained epoch that has taken up a request.
+
+    Args:
+        catalog: The store.
+        number: The request.
+        after: The newest epoch before it was asked; None: there was none.
+    """
+    for epoch in catalog.epochs():
+        if after is None or epoch > after:
+            manifest = catalog.manifest(epoch)
+            if manifest.requests >= number:
+                return manifest
+    return None

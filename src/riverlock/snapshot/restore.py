@@ -263,6 +263,8 @@ def _manifest(plan: Restore, run: Run, *, now_us: int, why: str) -> Manifest:
         started_us=now_us,
         decided_us=now_us,
         history=restored_history(target, epoch=plan.epoch, token=run.token),
+        # Parameters are those of the target: later requests are not taken up again.
+        requests=max(target.requests, plan.newest.requests),
         inputs={
             uid: InputRange(start=r.end, end=r.end, rows=0)
             for uid, r in target.inputs.items()

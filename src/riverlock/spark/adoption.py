@@ -5,14 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from riverlock.snapshot.parameters import with_changes
+from riverlock.snapshot.requests import pending_changes
 from riverlock.spark.compile import KeyedStage
 
 if TYPE_CHECKING:
+    from riverlock.runtime.upgrade import Upgrade
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.records import Manifest, Run
     from riverlock.spark.compile import CompiledFlow
 
-__all__ = ["Adoption", "adopted"]
+__all__ = ["Adoption", "adopted", "check_upgrade", "upgrade_of"]
+
+
+def upgrade_of(catalog: Catalog, compiled: CompiledFlow, newest: Manifest) -> Upgrade:
+    """Return what becomes of the operators of a snapshot, and of pending changes.
+
+    Raises:
+        InvalidConfigError: What the flow says of renamed operators makes no sense.
+    """
+    changes = pending_changes(catalog, newest)
+    operators = with_changes(newest.operators, changes, epoch=newest.epoch + 1)
+    return compiled.upgrade(operators)
+
+
+def check_upgrade(catalog: Catalog, compiled: CompiledFlow, newest: Manifest) -> None:
+    """Refuse code that cannot go on from a snapshot.
+
+    Raises:
+        StateSchemaError: Nothing was touched.
+    """
+    upgrade_of(catalog, compiled, newest).check()
 
 
 def adopted(
@@ -24,8 +47,8 @@ def adopted(
         StateSchemaError: The code cannot go on from it; nothing was touched.
         RiverlockError: A migration function or the storage failed.
     """
+    check_upgrade(catalog, compiled, found)
     upgrade = compiled.upgrade(found.operators)
-    upgrade.check()
     layouts = {
         s.id: s.program.layout() for s in compiled.stages if isinstance(s, KeyedStage)
     }

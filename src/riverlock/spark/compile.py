@@ -94,6 +94,7 @@ class KeyedStage:
             variables=self.program.layout().variables,
             event_times=self.event_times,
             windows=_windows(self.node),
+            parameters=self.program.parameters,
         )
 
 
@@ -128,7 +129,11 @@ class CompiledFlow:
         """
         keyed = [s for s in self.stages if isinstance(s, KeyedStage)]
         declared = {
-            s.id: Declared(layout=s.program.layout(), windows=_windows(s.node))
+            s.id: Declared(
+                layout=s.program.layout(),
+                windows=_windows(s.node),
+                parameters=s.program.parameters,
+            )
             for s in keyed
         }
         return plan_upgrade(

@@ -330,6 +330,10 @@ class SparkEngine:
             seed=planned.seed,
             watermark_us=planned.recorded.get(stage.id, mark),
             previous_us=before,
+            parameters={
+                name: parameter.in_force
+                for name, parameter in planned.parameters.get(stage.id, {}).items()
+            },
         )
 
     def _keyed_frame(self, stage: KeyedStage, frames: Frames) -> DataFrame:

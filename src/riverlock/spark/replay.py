@@ -39,6 +39,7 @@ from riverlock.runtime.comparison import (
 from riverlock.runtime.one_key import OneKey
 from riverlock.sinks.stagers import FileStager, TableStager
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.parameters import parameters_of, replayed
 from riverlock.snapshot.records import InputRange, OperatorState, SinkOutput
 from riverlock.snapshot.timeline import is_restored
 from riverlock.spark.adoption import adopted
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from riverlock.runtime.stepping import Stepper
     from riverlock.runtime.task import Targets
     from riverlock.sinks.stager import Stager
+    from riverlock.snapshot.parameters import Parameters
     from riverlock.snapshot.records import Manifest
     from riverlock.sources.reader import Reader
     from riverlock.spark.compile import CompiledFlow, WriteStage
@@ -353,7 +355,17 @@ class _Replayer:
             seed=original.seed,
             started_us=original.started_us,
             recorded={u: s.watermark_us for u, s in original.operators.items()},
+            parameters=self._parameters(original),
         )
+
+    def _parameters(self, original: Manifest) -> Parameters:
+        """Return what was in force, also where the code has another default by now."""
+        recorded = parameters_of(original.operators)
+        return {
+            s.id: replayed(s.program.parameters, recorded.get(s.id, {}))
+            for s in self.compiled.stages
+            if isinstance(s, KeyedStage)
+        }
 
     def _stage(
         self,

@@ -7,7 +7,7 @@ import re
 import signal
 import tempfile
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.coordinator.plan import RegionPlan
 from riverlock.coordinator.restart import ExponentialDelay, RestartPolicy
 from riverlock.core.clock import Clock, SystemClock
-from riverlock.core.errors import InvalidConfigError
+from riverlock.core.errors import InvalidConfigError, StorageError
 from riverlock.core.times import duration_us
 from riverlock.flow.graph import Read, upstream
 from riverlock.runtime.admission import Admission
@@ -29,8 +29,11 @@ from riverlock.sinks.committer import Owner
 from riverlock.sinks.outputs import check_outputs
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
+from riverlock.snapshot.parameters import check_change
+from riverlock.snapshot.records import Change, Stop
+from riverlock.snapshot.requests import add_request, taken_at
 from riverlock.snapshot.retention import Retention
-from riverlock.spark.adoption import Adoption
+from riverlock.spark.adoption import Adoption, check_upgrade
 from riverlock.spark.ahead import ReadAhead
 from riverlock.spark.committers import committer_of
 from riverlock.spark.compile import CompiledFlow, KeyedStage, compile_flow
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 
     from riverlock.flow.flow import Flow
     from riverlock.snapshot.records import Flow as FlowRecord
-    from riverlock.snapshot.records import Named, Run
+    from riverlock.snapshot.records import Named, Request, Run
     from riverlock.snapshot.status import Status
     from riverlock.sources.reader import Reader
     from riverlock.storage.base import Storage
@@ -181,6 +184,7 @@ class _Run:
         self._catalog = Catalog(self._storage)
         self._stack = ExitStack()
         self._driver: RegionDriver | None = None
+        self._heartbeat: Heartbeat | None = None
         self._savepoint: str | None = None
 
     @property
@@ -237,16 +241,15 @@ class _Run:
         )
         newest = self._catalog.newest()
         if newest is not None:
-            compiled.upgrade(newest.operators).check()
+            check_upgrade(self._catalog, compiled, newest)
             check_outputs(newest, {w.uid: w.sink.kind for w in flow.writes})
         owner = claim(self._catalog, now_us=now_us)
         engine = self._engine(spark, compiled, readers, owner, record.id)
         stack.callback(engine.close)
-        heartbeat = Heartbeat(
-            self._catalog, owner, engine.cancel, lambda r: self.stop(r.savepoint)
-        )
+        heartbeat = Heartbeat(self._catalog, owner, engine.cancel)
         heartbeat.start()
         stack.callback(heartbeat.stop)
+        self._heartbeat = heartbeat
         adoption = Adoption(self._catalog, compiled, owner)
         if newest is not None:
             # Now, so that a migration that fails ends the start, not the run.
@@ -280,8 +283,40 @@ class _Run:
             adopt=adoption,
             autoscale=self._autoscale(engine.parallelism),
         )
-        heartbeat.on_request = lambda request: driver.rescale(request.parallelism)
+        after = 0 if newest is None else newest.requests
+        heartbeat.listen(lambda request: self._ask(driver, request), after=after)
         return driver
+
+    def _ask(self, driver: RegionDriver, request: Request) -> None:
+        what = request.what
+        if isinstance(what, Stop) and what.run == driver.plan.run:
+            self._savepoint = what.savepoint or self._savepoint
+            driver.stop()
+        driver.ask(request)
+
+    def set(self, change: Change) -> int | None:
+        """Change parameters; returns the epoch that has them, None if the run ended.
+
+        Raises:
+            InvalidConfigError: There is no such parameter, or its value is not of its
+                kind; nothing was changed.
+        """
+        driver, heartbeat = self._driver, self._heartbeat
+        assert driver is not None
+        assert heartbeat is not None
+        change = check_change(driver.plan.parameters, change)
+        newest = self._catalog.newest()
+        request = add_request(
+            self._catalog, change, now_us=self._options.clock.now_us()
+        )
+        with suppress(StorageError):  # the next beat looks again
+            heartbeat.look_for_requests()
+        if not driver.wait_for(request.number):
+            return None
+        after = None if newest is None else newest.epoch
+        taken = taken_at(self._catalog, request.number, after=after)
+        assert taken is not None
+        return taken.epoch
 
     def _autoscale(self, most: int) -> Autoscale | None:
         options = self._options
@@ -419,6 +454,47 @@ class Handle:
                 "parallelism", expected="at least 1", found=str(parallelism)
             )
         self._running.rescale(parallelism)
+
+    def set(self, operator: str, /, **values: Any) -> int:
+        """Change parameters (``rl.Param``) of an operator; returns the first epoch.
+
+        All tasks have the new values from one epoch on, which follows at once and
+        records them; it waits for that. They are kept by the store: also the next run
+        has them, whatever the default in its code.
+
+        Raises:
+            InvalidConfigError: There is no such parameter, or a value is not of its
+                kind; nothing was changed. Or the run ended before it took them up.
+            RiverlockError: What ended the run.
+        """
+        return self._change(Change(values={operator: values}))
+
+    def reset(self, operator: str, /, *names: str) -> int:
+        """Go back to the defaults of parameters; returns the first epoch.
+
+        Raises:
+            RiverlockError: As ``set`` does.
+        """
+        return self._change(Change(defaults={operator: names}))
+
+    def _change(self, change: Change) -> int:
+        if threading.current_thread() is self._thread:
+            raise InvalidConfigError(
+                "handle.set",
+                expected="to be called beside the flow",
+                found="a call from its own thread, which would wait for itself",
+                hint="do not call it in on_status",
+            )
+        epoch = self._running.set(change)
+        if epoch is None:
+            self.wait()
+            raise InvalidConfigError(
+                "new parameters",
+                expected="a flow that runs",
+                found="a run that has ended",
+                hint="the next run takes them up with its first epoch",
+            )
+        return epoch
 
     def stop(
         self, timeout: float | None = None, *, savepoint: str | None = None

@@ -46,6 +46,8 @@ from riverlock.runtime.program import (
 )
 from riverlock.runtime.redo import Redo
 from riverlock.snapshot.files import encode_table, table_of
+from riverlock.snapshot.parameters import check_change
+from riverlock.snapshot.records import Change
 from riverlock.state.changelog import ChangeLog
 from riverlock.state.handles import ListHandle, MapHandle, ValueHandle, Visit, bind
 from riverlock.state.keys import BROADCAST, group_id, key_bytes, key_group, with_group
@@ -182,6 +184,7 @@ class Saved:
     now_us: int
     watermark_us: int | None
     changes: tuple[bytes, ...] = field(repr=False)  # Parquet, oldest first
+    parameters: dict[str, Any] = field(default_factory=dict)  # that were set
 
 
 class Sent(NamedTuple):
@@ -224,6 +227,19 @@ class Harness:
         # Event times of these rows, which a later operator would see.
         self._row_times: dict[str, list[int | None]] = {n: [] for n in self._rows}
         self._pending: list[Sent] | None = None
+        self._parameters: dict[str, Any] = {}
+
+    def set(self, **values: Any) -> None:
+        """Change parameters (``rl.Param``), from the next epoch on.
+
+        Raises:
+            InvalidConfigError: There is no such parameter, or a value is not of its
+                kind.
+        """
+        uid = self._program.uid
+        known = {uid: self._program.parameters} if self._program.parameters else {}
+        change = check_change(known, Change(values={uid: values}))
+        self._parameters |= change.values[uid]
 
     def send(self, *records: Any) -> list[tuple[Any, ...]]:
         """Handle records (dictionaries or tuples) in order; returns the rows they gave.
@@ -358,6 +374,7 @@ class Harness:
             now_us=self.clock.now_us(),
             watermark_us=None if self.watermark is None else micros(self.watermark),
             changes=tuple(self._changes),
+            parameters=dict(self._parameters),
         )
 
     def restart(self, saved: Saved, process: Process | None = None) -> Harness:
@@ -376,6 +393,7 @@ class Harness:
             self._key_groups,
         )
         fresh.epochs = saved.epoch
+        fresh._parameters = dict(saved.parameters)
         if saved.watermark_us is not None:
             fresh.watermark = from_micros(saved.watermark_us)
             fresh._previous_us = saved.watermark_us
@@ -409,6 +427,7 @@ class Harness:
             seed=self._seed + self.epochs,
             watermark_us=None if self.watermark is None else micros(self.watermark),
             previous_us=self._previous_us,
+            parameters=dict(self._parameters),
         )
         self._store.purge(now, 1 << 30)
         self._rebuilt.purge(now, 1 << 30)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from riverlock.coordinator.watermarks import advanced, operator_watermark
 from riverlock.core.clock import ManualClock
-from riverlock.core.errors import InvalidFlowError
+from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.times import from_micros, micros
 from riverlock.flow.ending import is_bounded
 from riverlock.flow.graph import (
@@ -111,6 +111,24 @@ class LocalRun:
     def operator(self, uid: str) -> Harness:
         """Return the harness of an operator, to look at its state and timers."""
         return self._harnesses[uid]
+
+    def set(self, operator: str, /, **values: Any) -> None:
+        """Change parameters of an operator, from the next epoch on.
+
+        Raises:
+            InvalidConfigError: There is no such operator or parameter, or a value is
+                not of its kind.
+        """
+        keyed = {k.uid: k for k in self.flow.keyed}
+        if operator not in keyed:
+            raise InvalidConfigError(
+                f"operator {operator!r}",
+                expected=f"one of {', '.join(keyed) or 'none: the flow has none'}",
+                found=operator,
+            )
+        made = self._harnesses.get(operator) or self._make(keyed[operator])
+        self._harnesses[operator] = made
+        made.set(**values)
 
     def epoch(self, inputs: Mapping[str, Sequence[Any]]) -> None:
         """Run one epoch over the given records."""

@@ -11,7 +11,7 @@ from tests.unit.cli.stores import beat, claim
 from riverlock.runtime import ownership
 from riverlock.runtime.ownership import Heartbeat
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.stops import stop_request
+from riverlock.snapshot.requests import requests_after
 from riverlock.storage.local import LocalStorage
 
 
@@ -70,10 +70,11 @@ def test_stop_asks_the_run_and_waits_for_its_end(
 
     def end(request: Any) -> None:
         if not asked.is_set():
-            catalog.pin(request.savepoint, epoch=2, now_us=0)
+            catalog.pin(request.what.savepoint, epoch=2, now_us=0)
         asked.set()
 
-    heart = Heartbeat(catalog, run, lambda: None, end)
+    heart = Heartbeat(catalog, run, lambda: None)
+    heart.listen(end, after=0)
     heart.start()
 
     def stop_when_asked() -> None:
@@ -87,7 +88,6 @@ def test_stop_asks_the_run_and_waits_for_its_end(
 
     loop.join()
     assert done.json == {"run": 2, "ended": True, "savepoint": "v1", "epoch": 2}
-    assert stop_request(catalog, 2) is None
 
 
 def test_stop_refuses_a_name_that_is_taken(cli: Any, shop: Path) -> None:
@@ -99,4 +99,4 @@ def test_stop_refuses_a_name_that_is_taken(cli: Any, shop: Path) -> None:
     done = cli("stop", shop, "--savepoint", "v1")
 
     assert done.code == 1
-    assert stop_request(catalog, 2) is None
+    assert list(requests_after(catalog, 0)) == []

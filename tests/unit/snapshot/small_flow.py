@@ -126,7 +126,13 @@ class SmallEngine:
         span, planned = order.planned.inputs["rows"], order.planned
         rows = self.source.read(span.start, span.end)
         known = None if parent is None else parent.operators.get("op")
-        info = EpochInfo(epoch=order.epoch, now_us=planned.now_us, seed=planned.seed)
+        parameters = planned.parameters.get("op", {})
+        info = EpochInfo(
+            epoch=order.epoch,
+            now_us=planned.now_us,
+            seed=planned.seed,
+            parameters={name: p.in_force for name, p in parameters.items()},
+        )
         base = Baseline(
             epoch=None if parent is None else parent.epoch,
             now_us=None if parent is None else parent.now_us,
@@ -153,6 +159,7 @@ class SmallFlow:
     out: Path
     parallelism: int = 1
     clock: ManualClock = field(default_factory=ManualClock)
+    process: type[rl.Process] = Sums
 
     @property
     def catalog(self) -> Catalog:
@@ -192,7 +199,7 @@ class SmallFlow:
         tasks = Tasks(
             LocalStorage(self.store),
             self.store / ".working" / flow.id,
-            Sums(),
+            self.process(),
             Sums.output,
             parallelism=self.parallelism,
         )
@@ -211,7 +218,8 @@ class SmallFlow:
             working_dir=str(tasks.working_dir),
             targets={"main": Targets(sinks={"out": stager})},
         )
-        layout = pickle.loads(tasks.program()).layout()
+        program = pickle.loads(tasks.program())
+        layout = program.layout()
         plan = RegionPlan(
             store=catalog.storage.uri,
             flow=flow.id,
@@ -225,12 +233,15 @@ class SmallFlow:
             restart=NoRestart(),
             operators={
                 "op": OperatorPlan(
-                    stage="s", keys=layout.keys.ddl, variables=layout.variables
+                    stage="s",
+                    keys=layout.keys.ddl,
+                    variables=layout.variables,
+                    parameters=program.parameters,
                 )
             },
             sinks={"out": "files"},
         )
-        return RegionDriver(
+        driver = RegionDriver(
             plan=plan,
             catalog=catalog,
             engine=SmallEngine(tasks, task, source),
@@ -248,6 +259,9 @@ class SmallFlow:
             clock=self.clock,
             max_epochs=epochs,
         )
+        newest = catalog.newest()
+        heart.listen(driver.ask, after=0 if newest is None else newest.requests)
+        return driver
 
     def state(self, at: str | int | None = None) -> dict[str, tuple[int, list[int]]]:
         """Return the state as the files of an epoch say."""

@@ -20,10 +20,9 @@ from riverlock.core.errors import (
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.channel import Channel, Segment
 from riverlock.snapshot.layout import lease_path
-from riverlock.snapshot.records import InputRange, LeaseRecord, SinkOutput
-from riverlock.snapshot.requests import Request
-from riverlock.snapshot.sealed import checksum, seal
-from riverlock.snapshot.stops import ask_to_stop
+from riverlock.snapshot.records import InputRange, LeaseRecord, SinkOutput, Stop
+from riverlock.snapshot.requests import add_request
+from riverlock.snapshot.sealed import checksum
 
 ROWS = [(f"k{n * 7 % 5}", n % 11) for n in range(15)]
 
@@ -57,11 +56,9 @@ def every_kind(root: Path) -> SmallFlow:
     catalog.pin("v1", epoch=2, now_us=1)
     run = catalog.newest_run()
     assert run is not None
-    ask_to_stop(catalog, run, savepoint="v2", now_us=1)
+    add_request(catalog, Stop(run=run.run, savepoint="v2"), now_us=1)
     lease = LeaseRecord(id="0" * 32, regions={"main": 1}, expires_us=1)
     assert catalog.hold(lease_path(lease.id), lease, epoch=1)
-    request = Request(id="0" * 32, run=run.run, parallelism=2)
-    catalog.storage.put(catalog.paths.request, seal(request))
     rl.stores.fork(f"{flow.store}@1", str(root / "fork"))
     landed = put(catalog, f"channels/in/data/{0:012d}/x.parquet", b"landed")
     segment = Segment(
@@ -108,8 +105,7 @@ def test_the_store_has_every_kind_of_file_and_is_whole(stores: Path) -> None:
         "regions/main/sources/rows/N.json",
         "regions/main/owner.json",
         "regions/main/status.json",
-        "regions/main/stops/N.json",
-        "regions/main/request.json",
+        "regions/main/requests/N.json",
         "snapshots/vN.json",
         "leases/N.json",
         "forks/N.json",

@@ -1,0 +1,115 @@
+"""Kinds of values that a parameter can have: checked, stored as JSON, and read back.
+
+A value has three forms: *live*, what user code sees; *stored*, the JSON that requests
+and manifests carry; and text, as people write it on the command line.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+__all__ = ["KINDS", "kind_of", "live", "parsed", "stored"]
+
+KINDS = ("bool", "int", "float", "str", "decimal", "list", "dict")
+_TYPES = {bool: "bool", int: "int", float: "float", str: "str", Decimal: "decimal"}
+_LARGEST = (1 << 63) - 1
+_WORDS = {
+    "bool": "expected true or false",
+    "int": "expected a whole number",
+    "float": "expected a finite number",
+    "str": "expected text",
+    "decimal": "expected a decimal number",
+    "list": "expected a list of JSON values",
+    "dict": "expected a dictionary of JSON values",
+}
+
+
+def kind_of(value: object) -> str | None:
+    """Return the kind of a live value; None if a parameter cannot have it."""
+    if isinstance(value, list | dict):
+        return type(value).__name__
+    return _TYPES.get(type(value))
+
+
+def stored(kind: str, value: object) -> Any:
+    """Return what is stored of a value, live or stored.
+
+    Raises:
+        ValueError: It is not of the kind.
+    """
+    match kind, value:
+        case "bool", bool():
+            return value
+        case (("int" | "float"), int()) if not isinstance(value, bool):
+            return float(_whole(value)) if kind == "float" else _whole(value)
+        case "float", float() if math.isfinite(value):
+            return value
+        case "str", str():
+            return value
+        case "decimal", (Decimal() | str()):
+            return _decimal(value)
+        case "decimal", int() if not isinstance(value, bool):
+            return str(value)
+        case ("list", list()) | ("dict", dict()):
+            return _json(value)
+        case _:
+            raise ValueError(f"{_WORDS[kind]}, found {value!r}")
+
+
+def live(kind: str, value: Any) -> Any:
+    """Return what user code sees of a stored value: its own copy."""
+    if kind == "decimal":
+        return Decimal(value)
+    return copy.deepcopy(value)
+
+
+def parsed(kind: str, text: str) -> Any:
+    """Return what is stored of a value that was written as text.
+
+    Raises:
+        ValueError: It is not of the kind.
+    """
+    if kind in ("str", "decimal"):
+        return stored(kind, text)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = text
+    return stored(kind, found)
+
+
+def _whole(value: int) -> int:
+    if abs(value) > _LARGEST:
+        raise ValueError(f"expected a number of 64 bits, found {value}")
+    return value
+
+
+def _decimal(value: Decimal | str) -> str:
+    try:
+        found = Decimal(value)
+    except InvalidOperation:
+        found = Decimal("nan")
+    if not found.is_finite():
+        raise ValueError(f"{_WORDS['decimal']}, found {str(value)!r}")
+    return str(found)
+
+
+def _json(value: Any) -> Any:
+    """Return a copy of a nested value, as JSON would give it back."""
+    match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return _whole(value)
+        case float() if math.isfinite(value):
+            return value
+        case list():
+            return [_json(each) for each in value]
+        case dict() if all(isinstance(key, str) for key in value):
+            return {key: _json(each) for key, each in value.items()}
+        case _:
+            raise ValueError(f"expected JSON values, found {value!r}")
