@@ -189,6 +189,7 @@ def test_check_shows_operators_and_guarantees(
         "uid": "sums",
         "keys": "k bigint",
         "state": {"total": "bigint"},
+        "parameters": [],
         "outputs": {"main": "k bigint, total bigint"},
     }
     assert found["sinks"][0]["guarantee"].startswith("exactly once")

@@ -103,9 +103,9 @@ def test_values_belong_to_their_epoch(script: list[Step]) -> None:
 
 
 def ask(flow: SmallFlow, factor: int | None) -> None:
-    values = {} if factor is None else {"op": {"factor": factor}}
-    defaults = {"op": ("factor",)} if factor is None else {}
-    change = Change(values=values, defaults=defaults)
+    change = Change(defaults={"op": ("factor",)})
+    if factor is not None:
+        change = Change(values={"op": {"factor": factor}})
     add_request(flow.catalog, change, now_us=1)
 
 

@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "fork": ("fork", "fork", "Make a new store that begins with an epoch."),
     "forks": ("fork", "forks", "List the forks that need files of a store."),
     "diff": ("diff", "diff", "Show what differs between two epochs."),
+    "changes": ("changes", "changes", "Show how state changed, epoch by epoch."),
     "explain": ("explain", "explain", "Show what led to an epoch, or to a key."),
     "stop": ("stop", "stop", "Ask a running flow to stop, wherever it runs."),
     "replay": ("replay", "replay", "Run epochs again and compare; step through them."),

@@ -11,6 +11,7 @@ from riverlock.cli import text
 from riverlock.cli.app import parse
 from riverlock.cli.command import command, open_catalog
 from riverlock.cli.run import open_app, session_options
+from riverlock.cli.set import parameter_rows
 from riverlock.cli.state import kind
 from riverlock.core.errors import DefinitionError, SinkError
 from riverlock.sinks.base import Probed
@@ -61,8 +62,11 @@ def check(
 
 
 def _upgrade(compiled: CompiledFlow, store: str) -> dict[str, Any]:
-    newest = open_catalog(store).resolve(None)
-    upgrade = compiled.upgrade(newest.operators)
+    from riverlock.spark.adoption import upgrade_of
+
+    catalog = open_catalog(store)
+    newest = catalog.resolve(None)
+    upgrade = upgrade_of(catalog, compiled, newest)
     return {
         "epoch": newest.epoch,
         "refused": [str(error) for error in upgrade.refusals],
@@ -106,6 +110,10 @@ def _facts(flow: Flow, store: str | None) -> dict[str, Any]:
                 "uid": stage.id,
                 "keys": stage.plan.keys,
                 "state": {n: kind(v) for n, v in stage.plan.variables.items()},
+                "parameters": [
+                    {k: v for k, v in row.items() if k not in ("operator", "since")}
+                    for row in parameter_rows({stage.id: stage.plan.parameters})
+                ],
                 "outputs": {n: s.ddl for n, s in stage.program.outputs.items()},
             }
             for stage in compiled.stages
@@ -130,6 +138,8 @@ def _trouble(committer: Committer) -> str | None:
 def _print(found: dict[str, Any]) -> None:
     troubles = [s for s in found["sinks"] if s["trouble"]]
     verdict = "cannot run yet" if troubles else "can run"
+    if found.get("refused"):
+        verdict = "cannot run on this store"
     click.echo(f"flow {found['flow']} {verdict} ({found['key_groups']} key groups)\n")
     text.table(
         ("node", "kind", "uid", "reads", "what"),
@@ -147,12 +157,17 @@ def _print(found: dict[str, Any]) -> None:
     if found["operators"]:
         click.echo()
         text.table(
-            ("operator", "keys", "state", "output"),
+            ("operator", "keys", "state", "parameters", "output"),
             [
                 (
                     o["uid"],
                     o["keys"],
                     ", ".join(f"{n}: {k}" for n, k in o["state"].items()) or "none",
+                    ", ".join(
+                        f"{p['parameter']}={text.value(p['default'])}"
+                        for p in o["parameters"]
+                    )
+                    or "none",
                     "; ".join(o["outputs"].values()) or "none",
                 )
                 for o in found["operators"]

@@ -9,12 +9,13 @@ import msgspec
 
 from riverlock.cli import text
 from riverlock.cli.command import command
+from riverlock.cli.set import parameter_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from riverlock.snapshot.lineage import Leg, Lineage, Touch
-    from riverlock.snapshot.records import InputRange
+    from riverlock.snapshot.records import InputRange, Parameter
 
 __all__ = ["explain"]
 
@@ -63,6 +64,8 @@ def _only_operator(address: str) -> str:
 
 
 def _show(found: Lineage, *, as_json: bool) -> None:
+    from riverlock.snapshot.parameters import parameters_of
+
     manifest, flow, run = found.manifest, found.flow, found.run
     origin = flow.origin
     if as_json:
@@ -81,6 +84,7 @@ def _show(found: Lineage, *, as_json: bool) -> None:
                 "run": None if run is None else msgspec.to_builtins(run),
                 "inputs": _ranges(manifest.inputs),
                 "read_so_far": _ranges(found.inputs),
+                "parameters": parameter_rows(parameters_of(manifest.operators)),
                 "legs": [_leg(leg) for leg in found.legs],
             }
         )
@@ -98,8 +102,20 @@ def _show(found: Lineage, *, as_json: bool) -> None:
         lines["forked from"] = f"epoch {origin.epoch} of {origin.store}"
     for uid, span in manifest.inputs.items():
         lines[f"read {uid}"] = _range(span)
+    for uid, mine in parameters_of(manifest.operators).items():
+        for name, parameter in mine.items():
+            lines[f"{uid}.{name}"] = _parameter(parameter)
     lines["led by"] = "\n".join(_described(leg) for leg in found.legs)
     text.facts(lines)
+
+
+def _parameter(found: Parameter) -> str:
+    value, default = (
+        msgspec.json.encode(v).decode() for v in (found.in_force, found.default)
+    )
+    if found.value is None:
+        return f"{value}, as the code says"
+    return f"{value}, set in epoch {found.since}; the code says {default}"
 
 
 def _leg(leg: Leg) -> dict[str, Any]:
@@ -122,7 +138,9 @@ def _described(leg: Leg) -> str:
     if leg.what == "restore":
         return f"{epochs}: went back to epoch {leg.from_epoch} ({by})"
     code = "" if leg.code is None else f", code {leg.code[:8]}"
-    tasks = "" if leg.parallelism is None else f", {leg.parallelism} tasks"
+    tasks = (
+        "" if leg.parallelism is None else f", {text.counted(leg.parallelism, 'task')}"
+    )
     return f"{epochs}: {by}{code}{tasks}"
 
 
@@ -139,7 +157,7 @@ def _ranges(inputs: Mapping[str, InputRange]) -> dict[str, Any]:
 
 def _range(span: InputRange) -> str:
     ends = [msgspec.json.encode(end).decode() for end in (span.start, span.end)]
-    rows = "" if span.rows is None else f", {text.count(span.rows)} rows"
+    rows = "" if span.rows is None else f", {text.counted(span.rows, 'row')}"
     return f"{ends[0]} to {ends[1]}{rows}"
 
 

@@ -116,7 +116,7 @@ def expire(  # noqa: PLR0913 - the options of the command
     if as_json:
         text.print_json({"done": True, "deleted_files": files, "plan": facts})
         return
-    click.echo(f"deleted {files} files")
+    click.echo(f"deleted {text.counted(files, 'file')}")
 
 
 def _facts(plan: Expiry) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def line(status: Status, now: int) -> str:
         f"{text.count(status.rows_per_second)} records/s",
         f"lag {lag(status.lag_rows)}",
         f"watermark {text.watermark(mark)}{text.holding(status.inputs, now)}",
-        f"state {text.count(status.state_entries)} entries"
+        f"state {text.counted(status.state_entries, 'entry')}"
         f" {text.size(status.state_bytes)}",
         f"snapshot {text.age(status.updated_us, now)}",
     ]
@@ -98,10 +98,10 @@ class Progress:
             return
         word = "stopped after" if interrupted else "done:"
         self.say(
-            f"{self._flow}: {word} {_plural(facts['epochs'], 'epoch')},"
-            f" {text.count(facts['rows'])} records in"
+            f"{self._flow}: {word} {text.counted(facts['epochs'], 'epoch')},"
+            f" {text.counted(facts['rows'], 'record')} in"
             f" {text.duration(facts['seconds'])}; at epoch {facts['epoch']},"
-            f" state {text.count(facts['state_entries'])} entries"
+            f" state {text.counted(facts['state_entries'], 'entry')}"
             f" {text.size(facts['state_bytes'])}, store {store}"
         )
 
@@ -120,10 +120,6 @@ class Progress:
             "state_bytes": 0 if last is None else last.state_bytes,
             "ended_us": now_us,
         }
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{text.count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 class _JsonProgress(Progress):

@@ -52,7 +52,8 @@ def repair(*, store: str, dry_run: bool, yes: bool, as_json: bool) -> int:
     if as_json:
         text.print_json({"done": True, "quarantine": folder, "plan": _facts(plan)})
         return left
-    click.echo(f"{len(plan.moved)} files are in {folder}; see: riverlock verify")
+    moved = text.counted(len(plan.moved), "file")
+    click.echo(f"{moved} moved to {folder}; see: riverlock verify")
     _warn(plan)
     return left
 

@@ -53,7 +53,8 @@ def replay(  # noqa: PLR0913 - the options of the command
 
     They begin from the snapshot before them and see the input, time and randomness
     that they saw. The store is only read, a running flow is not disturbed, and sinks
-    are told nothing. Exits with 0 if state and outputs are as they were, else with 1.
+    are told nothing. Exits with 0 if state and outputs are as they were, else with 1,
+    also if the key was not seen at all.
 
     With other code than that of the epochs this is a shadow run: it shows which rows
     and which state would have been different.
@@ -80,9 +81,14 @@ def replay(  # noqa: PLR0913 - the options of the command
     )
     if as_json:
         text.print_json(_facts(found))
+    elif found.saw_nothing:
+        click.echo(
+            f"no record of key {key} was seen, and no timer: nothing was compared"
+        )
+        click.echo("  next  see which epochs changed it: riverlock explain STORE --key")
     else:
         _print(found, diff=diff or full, full=full)
-    return 0 if found.matches else 1
+    return 0 if found.matches and not found.saw_nothing else 1
 
 
 def _epochs(given: str) -> tuple[str, int, int]:
@@ -141,15 +147,15 @@ def _print_epoch(epoch: EpochReplay) -> None:
         if output.matches is None:
             said.append(f"output {output.sink} {output.how}")
         elif not output.matches:
-            rows = f"{text.count(output.recorded_rows)} rows then"
+            rows = f"{text.counted(output.recorded_rows, 'row')} then"
             said.append(
                 f"output {output.sink} differs ({rows}, {text.count(output.rows)} now)"
             )
     entries = sum(s.entries for s in epoch.states)
     outcome = "matches" if epoch.matches else click.style("differs", fg="red")
     click.echo(
-        f"epoch {epoch.epoch}: {text.count(epoch.rows)} rows, {text.count(entries)}"
-        f" entries changed: {outcome}"
+        f"epoch {epoch.epoch}: {text.counted(epoch.rows, 'row')},"
+        f" {text.counted(entries, 'entry')} changed: {outcome}"
     )
     for line in said:
         click.echo(f"  {line}")
@@ -171,13 +177,14 @@ def _print(found: Replay, *, diff: bool, full: bool) -> None:
 
 
 def _number_of(found: Replay) -> str:
-    number = len(found.epochs)
-    return f"{number} epoch" if number == 1 else f"{number} epochs"
+    return text.counted(len(found.epochs), "epoch")
 
 
 def _print_diff(found: Replay, *, limit: int | None) -> None:
     if found.changes:
-        click.echo(f"\nstate: {text.count(len(found.changes))} entries differ")
+        click.echo(
+            f"\nstate: {text.counted(len(found.changes), 'entry')} came out otherwise"
+        )
         text.table(
             ("operator", "key", "entry", "before", "after"),
             [
@@ -193,7 +200,7 @@ def _print_diff(found: Replay, *, limit: int | None) -> None:
             if before or after:
                 click.echo(
                     f"\noutput {output.sink}, epoch {epoch.epoch}:"
-                    f" {text.count(len(before))} rows only before,"
+                    f" {text.counted(len(before), 'row')} only before,"
                     f" {text.count(len(after))} only after"
                 )
                 for sign, rows in (("-", sorted(before)), ("+", sorted(after))):
@@ -218,6 +225,7 @@ def _cell(found: Any) -> str:
 def _facts(found: Replay) -> dict[str, Any]:
     return {
         "matches": found.matches,
+        "key_rows": found.key_rows,
         "shadow": not found.is_same_code,
         "code": found.code,
         "recorded_code": found.recorded_code,

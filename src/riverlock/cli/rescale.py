@@ -54,12 +54,13 @@ def rescale(*, store: str, parallelism: int, seconds: float, as_json: bool) -> i
     add_request(catalog, asked, now_us=text.now_us())
     found = _wait(catalog, before, run, wanted, seconds)
     epoch = None if found is None else found.epoch
+    tasks = text.counted(wanted, "task")
     if as_json:
         text.print_json({"run": run, "parallelism": wanted, "epoch": epoch})
     elif epoch is None:
-        click.echo(f"run {run} was asked for {wanted} tasks; its next epoch has them")
+        click.echo(f"run {run} was asked for {tasks}; its next epoch has them")
     else:
-        click.echo(f"{wanted} tasks since epoch {epoch}")
+        click.echo(f"{tasks} since epoch {epoch}")
     if wanted < parallelism and not as_json:
         click.echo(f"there are no more tasks than key groups, {wanted}")
     return 0

@@ -12,6 +12,7 @@ from riverlock.cli.command import command
 from riverlock.cli.plan import agreed, dry_run_option, yes_option
 
 if TYPE_CHECKING:
+    from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.records import Manifest
     from riverlock.snapshot.restore import Restore
     from riverlock.snapshot.timeline import Span
@@ -51,9 +52,26 @@ def restore(
             go_back(catalog, plan)  # what a crash left to do
         _done(plan, plan.newest, as_json=as_json)
         return
+    if not dry_run:
+        _check_stopped(catalog)
     how = {"yes": yes, "dry_run": dry_run, "as_json": as_json}
     if agreed(facts_of(plan), lines_of(plan), **how):
         _done(plan, go_back(catalog, plan), as_json=as_json)
+
+
+def _check_stopped(catalog: Catalog) -> None:
+    """Refuse before a plan is shown that could not be carried out.
+
+    Raises:
+        FencedError: The flow runs.
+    """
+    from riverlock.core.errors import FencedError
+    from riverlock.snapshot.claims import describe
+    from riverlock.snapshot.owner import life_of
+
+    run = catalog.newest_run()
+    if run is not None and life_of(catalog, run).is_beating:
+        raise FencedError(store=catalog.storage.uri, run=None, owner=describe(run))
 
 
 def _done(plan: Restore, made: Manifest, *, as_json: bool) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from riverlock.snapshot.parameters import Parameters
     from riverlock.snapshot.records import Change, Manifest
 
-__all__ = ["parameter_rows", "set_parameters"]
+__all__ = ["parameter_rows", "print_parameters", "set_parameters"]
 
 _POLL_SECONDS = 0.2
 
@@ -42,7 +42,7 @@ def set_parameters(
     seconds: float,
     as_json: bool,
 ) -> int:
-    r"""Change parameters (rl.Param) of a flow, or show them.
+    r"""Change parameters (rl.Param) of a flow; without any, show them.
 
     Of a running flow, all tasks have the new values from one epoch on, which is told.
     Of one that does not run, the first epoch of its next run has them. They stay with
@@ -51,7 +51,6 @@ def set_parameters(
 
     \b
     Examples:
-      riverlock set store
       riverlock set store velocity.limit=200 velocity.hosts='["a", "b"]'
       riverlock set store velocity.limit --default
     """

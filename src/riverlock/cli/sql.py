@@ -63,7 +63,9 @@ def _list(views: list[SqlView], epoch: int, *, as_json: bool) -> None:
 
 
 def _columns(view: SqlView) -> dict[str, str]:
-    return {f.name: str(f.type) for f in view.rows.schema}
+    from riverlock.query.ddl import type_of_arrow
+
+    return {f.name: type_of_arrow(f.type).ddl for f in view.rows.schema}
 
 
 def _show(table: pa.Table | None, epoch: int, *, as_csv: bool, as_json: bool) -> None:

@@ -214,7 +214,7 @@ class _View:
             variable = self._state.variables.get(name)
             what = "pending" if variable is None else kind(variable)
             number = 0 if rows is None else rows.num_rows
-            click.echo(f"\n{name} ({what}): {text.count(number)} rows")
+            click.echo(f"\n{name} ({what}): {text.counted(number, 'row')}")
             if rows is not None and number and limit:
                 _table(rows.slice(0, limit))
 
@@ -225,7 +225,8 @@ class _View:
             head = {"epoch": self._epoch, "operator": self._uid, "state": name}
             text.print_json({**head, "key": self._key, **page})
             return
-        click.echo(f"{name} of {self._heading()}: {text.count(page['count'])} rows")
+        number = text.counted(page["count"], "row")
+        click.echo(f"{name} of {self._heading()}: {number}")
         if rows is None or not page["rows"]:
             return
         _table(rows.slice(0, limit))
@@ -244,7 +245,7 @@ class _View:
         if as_json:
             text.print_json({"path": str(out), "count": rows.num_rows})
             return
-        click.echo(f"wrote {text.count(rows.num_rows)} rows to {out}")
+        click.echo(f"wrote {text.counted(rows.num_rows, 'row')} to {out}")
 
 
 def _page(rows: pa.Table | None, limit: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
+from riverlock.cli.set import parameter_rows, print_parameters
 from riverlock.core.errors import StorageNotFoundError
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def collect(catalog: Catalog) -> dict[str, Any]:
     """Return all that the store tells of a flow now."""
     from riverlock.snapshot.input_times import input_times
     from riverlock.snapshot.owner import life_of
+    from riverlock.snapshot.parameters import parameters_of
     from riverlock.snapshot.status import status_of
 
     flow, now = catalog.flow(), text.now_us()
@@ -111,6 +113,7 @@ def collect(catalog: Catalog) -> dict[str, Any]:
         ]
         facts["snapshot_age_seconds"] = max(0, now - newest.decided_us) / 1e6
         facts["operators"] = _operators(newest)
+        facts["parameters"] = parameter_rows(parameters_of(newest.operators))
         facts["sinks"] = _sinks(newest)
         facts["sources"] = _sources(newest, facts["lag_rows"])
     return facts
@@ -229,11 +232,12 @@ def _screen(found: dict[str, Any], now: int) -> dict[str, str]:
     shown = {
         "epoch": f"{found['epoch']}, decided {text.age(found['decided_us'], now)}",
         "rate": f"{text.count(found['rows_per_second'])} records/s"
-        f" ({text.count(found['rows'])} records in {found['epoch_seconds']:.2f} s)",
+        f" ({text.counted(found['rows'], 'record')} in {found['epoch_seconds']:.2f} s)",
         "lag": lag(found["lag_rows"]),
         "watermark": text.watermark(mark, now),
-        "state": f"{text.count(found['state_entries'])} entries,"
-        f" {text.size(found['state_bytes'])} in {found['state_files']} files",
+        "state": f"{text.counted(found['state_entries'], 'entry')},"
+        f" {text.size(found['state_bytes'])}"
+        f" in {text.counted(found['state_files'], 'file')}",
         "parallelism": str(found["parallelism"]),
         "store": found["store"],
     }
@@ -251,7 +255,7 @@ def lag(rows: dict[str, int | None]) -> str:
     if not rows or None in rows.values():
         return "unknown"
     total = sum(n for n in rows.values() if n is not None)
-    return "none" if total == 0 else f"{text.count(total)} records"
+    return "none" if total == 0 else text.counted(total, "record")
 
 
 def _print_tables(found: dict[str, Any], now: int) -> None:
@@ -294,6 +298,9 @@ def _print_tables(found: dict[str, Any], now: int) -> None:
                 for o in found["operators"]
             ],
         )
+    if found["parameters"]:
+        click.echo()
+        print_parameters(found["parameters"])
     if found["sinks"]:
         click.echo()
         text.table(

@@ -22,6 +22,7 @@ __all__ = [
     "age",
     "console",
     "count",
+    "counted",
     "duration",
     "facts",
     "holding",
@@ -47,6 +48,18 @@ def now_us() -> int:
 def count(number: float | None) -> str:
     """Return a number with its thousands apart."""
     return "?" if number is None else f"{number:,.0f}"
+
+
+def counted(number: float | None, noun: str) -> str:
+    """Return a number of things.
+
+    >>> counted(1, "row"), counted(2000, "entry")
+    ('1 row', '2,000 entries')
+    """
+    if number == 1:
+        return f"1 {noun}"
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count(number)} {many}"
 
 
 def size(number: float) -> str:

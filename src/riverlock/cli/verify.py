@@ -44,7 +44,7 @@ def verify(*, store: str, as_json: bool) -> int:
         last = reports[-1]
         click.echo(
             f"{_epochs([r.epoch for r in reports])} whole; the newest, {last.epoch},"
-            f" refers to {last.files} files, {text.size(last.bytes)}"
+            f" refers to {text.counted(last.files, 'file')}, {text.size(last.bytes)}"
         )
     for path in found.foreign:
         click.echo(f"foreign: {path} is no part of a store", err=True)

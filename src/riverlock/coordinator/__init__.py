@@ -12,6 +12,7 @@ from riverlock.coordinator.epoch import (
 )
 from riverlock.coordinator.events import (
     AbortReason,
+    Asked,
     CommitOutcome,
     Compacted,
     Event,
@@ -62,6 +63,7 @@ __all__ = [
     "FIRST_EPOCH",
     "AbortEpoch",
     "AbortReason",
+    "Asked",
     "CleanUp",
     "CommitOutcome",
     "CommitSink",

@@ -18,13 +18,13 @@ KINDS = ("bool", "int", "float", "str", "decimal", "list", "dict")
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str", Decimal: "decimal"}
 _LARGEST = (1 << 63) - 1
 _WORDS = {
-    "bool": "expected true or false",
-    "int": "expected a whole number",
-    "float": "expected a finite number",
-    "str": "expected text",
-    "decimal": "expected a decimal number",
-    "list": "expected a list of JSON values",
-    "dict": "expected a dictionary of JSON values",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a finite number",
+    "str": "text",
+    "decimal": "a decimal number",
+    "list": "a list of JSON values",
+    "dict": "a dictionary of JSON values",
 }
 
 
@@ -57,7 +57,7 @@ def stored(kind: str, value: object) -> Any:
         case ("list", list()) | ("dict", dict()):
             return _json(value)
         case _:
-            raise ValueError(f"{_WORDS[kind]}, found {value!r}")
+            raise ValueError(f"{_WORDS[kind]}, not {value!r}")
 
 
 def live(kind: str, value: Any) -> Any:
@@ -84,7 +84,7 @@ def parsed(kind: str, text: str) -> Any:
 
 def _whole(value: int) -> int:
     if abs(value) > _LARGEST:
-        raise ValueError(f"expected a number of 64 bits, found {value}")
+        raise ValueError(f"a number of 64 bits, not {value}")
     return value
 
 
@@ -94,7 +94,7 @@ def _decimal(value: Decimal | str) -> str:
     except InvalidOperation:
         found = Decimal("nan")
     if not found.is_finite():
-        raise ValueError(f"{_WORDS['decimal']}, found {str(value)!r}")
+        raise ValueError(f"{_WORDS['decimal']}, not {str(value)!r}")
     return str(found)
 
 
@@ -112,4 +112,4 @@ def _json(value: Any) -> Any:
         case dict() if all(isinstance(key, str) for key in value):
             return {key: _json(each) for key, each in value.items()}
         case _:
-            raise ValueError(f"expected JSON values, found {value!r}")
+            raise ValueError(f"JSON values, not {value!r}")

@@ -74,6 +74,14 @@ class OneKey:
         is_mine = pa.array(mine, pa.bool_())
         return table.filter(pc.or_(is_mine, pc.is_null(table[GROUP])))
 
+    def number_in(self, batches: Sequence[pa.RecordBatch]) -> int:
+        """Return how many records of the key there are among the rows of a task."""
+        found = [b for b in batches if b.num_rows]
+        if not found:
+            return 0
+        group = self.rows(pa.Table.from_batches(found))[GROUP]
+        return len(group) - int(group.null_count)
+
     def entries(self, table: pa.Table) -> pa.Table:
         """Return the entries of the key in a state file."""
         return table.filter(pc.starts_with(table["id"], self.id))

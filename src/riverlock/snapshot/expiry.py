@@ -54,6 +54,8 @@ class Limits:
                 "expire",
                 expected="a limit: a number of epochs, an age or bytes",
                 found="none",
+                hint="see what would go: riverlock expire STORE --keep-epochs 5"
+                " --dry-run",
             )
         if self.epochs is not None and self.epochs < 1:
             raise InvalidConfigError(

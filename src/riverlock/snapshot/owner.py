@@ -42,6 +42,12 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     is_starting: bool = False  # claimed, and has not beaten yet
     silent_seconds: float | None = None  # since the last beat
 
+    @property
+    def is_beating(self) -> bool:
+        """Whether it was alive just now, not only its process."""
+        silent = self.silent_seconds
+        return self.is_alive and (silent is None or silent <= _SILENCE_SECONDS)
+
 
 def process_start(pid: int) -> str | None:
     """Return what tells two processes with the same pid apart; None if not alive."""

@@ -32,6 +32,7 @@ __all__ = [
     "with_changes",
 ]
 
+_HINT = "nothing was changed; see what there is: riverlock set STORE"
 # By operator and name.
 Parameters: TypeAlias = Mapping[str, Mapping[str, Parameter]]
 
@@ -73,14 +74,14 @@ def _declared(known: Parameters, uid: str, name: str) -> Parameter:
             f"operator {uid!r}",
             expected=f"one with parameters: {', '.join(known) or 'there is none'}",
             found=uid,
-            hint="nothing was changed; parameters are declared with rl.Param",
+            hint=_HINT,
         )
     if name not in known[uid]:
         raise InvalidConfigError(
             f"parameter {uid}.{name}",
             expected=f"one of {', '.join(known[uid])}",
             found=name,
-            hint="nothing was changed",
+            hint=_HINT,
         )
     return known[uid][name]
 
@@ -90,12 +91,7 @@ def _stored(known: Parameters, uid: str, name: str, value: object) -> Any:
     try:
         return stored(kind, value)
     except ValueError as error:
-        raise InvalidConfigError(
-            f"parameter {uid}.{name}",
-            expected=f"a value of kind {kind}",
-            found=f"{value!r} ({error})",
-            hint="nothing was changed",
-        ) from error
+        raise _of_another_kind(uid, name, kind, value, error) from error
 
 
 def parsed_value(known: Parameters, uid: str, name: str, text: str) -> Any:
@@ -107,8 +103,19 @@ def parsed_value(known: Parameters, uid: str, name: str, text: str) -> Any:
     kind = _declared(known, uid, name).type
     try:
         return parsed(kind, text)
-    except ValueError:
-        return _stored(known, uid, name, text)
+    except ValueError as error:
+        raise _of_another_kind(uid, name, kind, text, error) from error
+
+
+def _of_another_kind(
+    uid: str, name: str, kind: str, value: object, error: ValueError
+) -> InvalidConfigError:
+    return InvalidConfigError(
+        f"parameter {uid}.{name}",
+        expected=f"a value of kind {kind} ({error})",
+        found=repr(value),
+        hint=_HINT,
+    )
 
 
 def misfits(known: Parameters, change: Change) -> list[str]:

@@ -60,14 +60,22 @@ class SinkRestore:
     def says(self) -> str:
         """What happens, in words."""
         again = "what is read again is written again, under new epoch numbers"
+        is_one = self.rows == 1
         if self.is_withdrawn:
+            rows = "1 row is" if is_one else f"{self.rows} rows are"
             return (
-                f"{self.rows} rows are withdrawn: their folders are moved to"
+                f"{rows} withdrawn: folders are moved to"
                 f" _riverlock/withdrawn of the output directory; {again}"
             )
         if self.kind == "files":
-            return f"{self.rows} rows stay where they are; {again}"
-        return f"{self.rows} rows were given to it and stay; {again}"
+            rows = "1 row stays" if is_one else f"{self.rows} rows stay"
+            return f"{rows} in sight; {again}"
+        rows = (
+            "1 row was given to it and stays"
+            if is_one
+            else (f"{self.rows} rows were given to it and stay")
+        )
+        return f"{rows}; {again}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,14 @@ PySpark finds it by the module ``pyspark_riverlock``; nothing has to be register
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from riverlock.core.errors import InvalidConfigError
+from riverlock.core.errors import InvalidConfigError, RiverlockError
 from riverlock.query.store import open_store
 from riverlock.state.keys import group_range
 
@@ -42,11 +45,13 @@ class DefaultSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         """Take the options, and fix the epoch: all tasks read the same."""
         super().__init__(options)
-        _check(options)
-        self._store, self._operator = options["path"], options["operator"]
-        self._state = options.get("state")
-        self._partitions = options.get("partitions")
-        self._epoch = open_store(self._store).at(options.get("at")).epoch
+        with _told_in_a_line():
+            _check(options)
+            self._store, self._operator = options["path"], options["operator"]
+            self._state = options.get("state")
+            self._partitions = options.get("partitions")
+            self._epoch = open_store(self._store).at(options.get("at")).epoch
+            self._relation()
 
     def _relation(self) -> Relation:
         store = open_store(self._store)
@@ -63,6 +68,22 @@ class DefaultSource(DataSource):
         if self._partitions is not None:
             tasks = int(self._partitions)
         return _Reader(relation, tasks)
+
+
+@contextmanager
+def _told_in_a_line() -> Iterator[None]:
+    """Keep our frames out of what Spark says of an error in the user's options.
+
+    Spark makes the source in a process of its own, which it ends afterwards: there,
+    and only there, the setting concerns nobody else.
+    """
+    try:
+        yield
+    except RiverlockError:
+        name = getattr(sys.modules["__main__"].__spec__, "name", "")
+        if name.startswith("pyspark.sql.worker."):
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
 
 
 def _check(options: dict[str, str]) -> None:

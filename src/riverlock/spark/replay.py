@@ -103,17 +103,26 @@ class Replay:
         recorded_code: Fingerprints of the code that ran then.
         code: Fingerprint of the code that ran now.
         changes: Entries of state that came out differently, over all epochs.
+        key_rows: Records of the only key that was handled; None: all were.
     """
 
     epochs: tuple[EpochReplay, ...]
     recorded_code: tuple[str, ...]
     code: str
     changes: tuple[Change, ...]
+    key_rows: int | None = None
 
     @property
     def matches(self) -> bool:
         """Whether nothing that could be compared differs."""
         return all(e.matches for e in self.epochs)
+
+    @property
+    def saw_nothing(self) -> bool:
+        """Whether the key that was asked for had neither records nor timers."""
+        return self.key_rows == 0 and not any(
+            s.entries for e in self.epochs for s in e.states
+        )
 
     @property
     def is_same_code(self) -> bool:
@@ -257,6 +266,7 @@ class _Replayer:
     # What the epochs so far left of all entries they touched, by operator.
     _recorded: dict[str, Entries] = field(default_factory=dict)
     _replayed: dict[str, Entries] = field(default_factory=dict)
+    _key_rows: int = 0
 
     def run(
         self,
@@ -294,6 +304,7 @@ class _Replayer:
             recorded_code=tuple(dict.fromkeys(m.code for m in epochs)),
             code=self.compiled.code,
             changes=tuple(changes),
+            key_rows=None if self.focus is None else self._key_rows,
         )
 
     def _as_named_now(self, original: Manifest) -> Manifest:
@@ -380,6 +391,8 @@ class _Replayer:
             quiet = dataclasses.replace(staging, targets=self._quiet(stage.targets))
             return tuple(quiet.vote(rows[p], p) for p in sorted(rows))
         only = self.focus[1] if self.focus and self.focus[0] == stage.id else None
+        if only is not None:
+            self._key_rows += sum(map(only.number_in, rows.values()))
         task = dataclasses.replace(
             engine.keyed_task(stage),
             targets={n: self._quiet(t) for n, t in stage.targets.items()},

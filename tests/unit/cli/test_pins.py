@@ -48,6 +48,7 @@ def test_expire_refuses_what_it_does_not_understand(
     done = cli("expire", shop, *words)
 
     assert done.code in (1, 2)
+    assert words or "riverlock expire STORE --keep-epochs 5 --dry-run" in done.err
     assert len(cli("snapshots", shop, "--json").json) == 3
 
 

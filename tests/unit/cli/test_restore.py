@@ -55,5 +55,7 @@ def test_restore_of_a_flow_that_runs_says_what_to_do(cli: Any, shop: Path) -> No
 
     assert done.code == 4
     assert "riverlock stop" in done.err
+    assert done.out == ""  # no plan that could not be carried out
+    assert "goes back to" in cli("restore", f"{shop}@0", "--dry-run").out
     beat(catalog, has_ended=True)
     assert cli("restore", f"{shop}@0", "--yes").code == 0

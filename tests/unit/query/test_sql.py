@@ -141,9 +141,9 @@ def test_command_lists_the_views(cli: Any, root: Path) -> None:
 
     assert done.code == 0
     assert "velocity.seen" in done.out
-    assert "user string, key string, value int64" in done.out
+    assert "user string, key string, value bigint" in done.out
     views = cli("sql", root, "--json").json["views"]
-    assert views["pairs"] == {"a": "string", "b": "int32", "n": "int64"}
+    assert views["pairs"] == {"a": "string", "b": "int", "n": "bigint"}
 
 
 def test_command_prints_tables_json_and_csv(cli: Any, root: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -13,7 +15,7 @@ from riverlock.core.errors import InvalidConfigError, StateSchemaError
 from riverlock.core.types import schema_of, type_of
 from riverlock.runtime.upgrade import Action, Declared, Upgrade, plan_upgrade
 from riverlock.snapshot.files import merge_tables
-from riverlock.snapshot.records import OperatorState, StateFile, Variable
+from riverlock.snapshot.records import OperatorState, Parameter, StateFile, Variable
 from riverlock.state.layout import StateLayout
 from riverlock.state.restore import changes_of
 from riverlock.state.spec import StateSpec
@@ -234,3 +236,38 @@ def _row(entry_id: bytes, kind: str, value: Any) -> pa.Table:
     return pa.Table.from_pylist(
         [{**row, "deleted": False, "data": {"v": pairs}}], schema=schema
     )
+
+
+def test_values_that_were_set_win_over_the_code() -> None:
+    def number(default: Any, value: Any = None, kind: str = "int") -> Parameter:
+        since = None if value is None else 4
+        return Parameter(type=kind, default=default, value=value, since=since)
+
+    before = {
+        "kept": number(1, 2),
+        "unset": number(1),
+        "gone": number(1, 3),
+        "wider": number(1, 2),
+        "other": number(1, 2),
+    }
+    after = {
+        "kept": number(7),
+        "unset": number(7),
+        "fresh": number(7),
+        "wider": number(0.5, kind="float"),
+        "other": number("x", kind="str"),
+    }
+    state = msgspec.structs.replace(stored(), parameters=before)
+
+    upgrade = plan({"op": state}, {"op": replace(declared(), parameters=after)})
+
+    details = {s.variable: (s.action, s.detail) for s in upgrade.steps}
+    set_before = "parameter, 2, set in epoch 4; the code says"
+    assert details["kept"] == (Action.KEEP, f"{set_before} 7")
+    assert details["wider"] == (Action.KEEP, f"{set_before} 0.5")
+    assert details["unset"] == (Action.KEEP, "parameter, 7 as the code says")
+    assert details["fresh"] == (Action.ADD, "parameter, 7 as the code says")
+    assert details["gone"] == (Action.DROP, "parameter of kind int; 3 is forgotten")
+    assert details["other"][0] is Action.REFUSE
+    (refusal,) = upgrade.refusals
+    assert "riverlock set STORE op.other --default" in refusal.hint
