@@ -15,6 +15,7 @@ import duckdb
 import pandas as pd
 import polars as pl
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from tests.compat.everything import BEGIN, COLUMNS, GROUPS, LIMITS, Everything, Model
 
@@ -262,6 +263,12 @@ def test_spark_reads_snapshots_without_registration(
 
     assert _keyed(r.asDict() for r in frame.collect()) == expected[2].keys
     assert timers.count() == 2 * len(expected[2].keys)
+    with pytest.raises(AnalysisException) as error:
+        reader.option("operator", "nobody").load(str(root)).collect()
+    said = str(error.value)
+    assert "everything" in said  # what there is
+    assert "Traceback" not in said
+    assert ".py" not in said
 
 
 @pytest.mark.spark

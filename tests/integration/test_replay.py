@@ -262,7 +262,9 @@ def test_the_command_replays_shows_differences_and_missing_input(
     )
     app.write_text(narrow.format(folder=tmp_path, divisor=2))
     refused = CliRunner().invoke(main, ["check", str(app), "--store", store])
+    nobody = ["replay", f"{store}@1", str(app), "--key", "nobody"]
     app.write_text(APP.format(folder=tmp_path, divisor=4))
+    unseen = CliRunner().invoke(main, nobody)
     other = CliRunner().invoke(main, ["replay", f"{store}@1", str(app)])
     app.write_text(APP.format(folder=tmp_path, divisor=0))
     said = io.StringIO()
@@ -283,6 +285,9 @@ def test_the_command_replays_shows_differences_and_missing_input(
     assert steps == [(None, "kept"), ("sum", "kept")]
     assert refused.exit_code == 1
     assert "sum: key value of double" in refused.stdout
+    assert "flow halves cannot run on this store" in refused.stdout
+    assert unseen.exit_code == 1
+    assert "no record of key nobody was seen" in unseen.stdout
     assert "migrate=" in refused.stdout
     assert other.exit_code == 1
     assert "shadow run" in other.stdout

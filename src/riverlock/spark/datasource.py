@@ -74,14 +74,13 @@ class DefaultSource(DataSource):
 def _told_in_a_line() -> Iterator[None]:
     """Keep our frames out of what Spark says of an error in the user's options.
 
-    Spark makes the source in a process of its own, which it ends afterwards: there,
-    and only there, the setting concerns nobody else.
+    Spark makes the source in a worker of its own, which ends after an error: there, and
+    only there, the setting concerns nobody else.
     """
     try:
         yield
     except RiverlockError:
-        name = getattr(sys.modules["__main__"].__spec__, "name", "")
-        if name.startswith("pyspark.sql.worker."):
+        if any(name.startswith("pyspark.sql.worker.") for name in sys.modules):
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise
 
