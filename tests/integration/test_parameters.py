@@ -111,9 +111,9 @@ def test_parameters_change_at_one_epoch_and_stay(
     def reset(status: Any) -> None:
         assert is_started.wait(250)
         running: Any = handles[0]._running
-        if status.epoch == 4:
+        if status.epoch == 4 and not back:
             back.append(cli(store, "limits.limit", "--default", "--wait", "0"))
-        wait_for(lambda: running._heartbeat._last_request >= 5)
+            wait_for(lambda: running._heartbeat._last_request >= 5)
 
     handles.append(again.start(str(store), on_status=reset, **options))
     is_started.set()
