@@ -113,7 +113,7 @@ def sql(
     Raises:
         InvalidConfigError: The URL, the mode or the key is impossible.
     """
-    from riverlock.sinks.databases.address import parse_address
+    from riverlock.databases.address import parse_address
     from riverlock.sinks.databases.sink import MODES, SqlSink
 
     if mode not in MODES:

@@ -9,12 +9,22 @@ from riverlock.core.errors import InvalidConfigError
 from riverlock.core.ids import check_name
 from riverlock.core.types import Schema, SchemaLike, schema_of
 from riverlock.sources.kafka_source import kafka
+from riverlock.sources.sql_source import sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import timedelta
 
-__all__ = ["files", "generator", "kafka", "python", "rate", "socket", "spark_stream"]
+__all__ = [
+    "files",
+    "generator",
+    "kafka",
+    "python",
+    "rate",
+    "socket",
+    "spark_stream",
+    "sql",
+]
 
 _FORMATS = ("json", "csv", "parquet", "text")
 

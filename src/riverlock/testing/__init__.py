@@ -1,9 +1,10 @@
-"""For tests: a process without Spark, a clock turned by hand, suites for sinks."""
+"""For tests: processes without Spark, clocks turned by hand, suites of promises."""
 
 from riverlock.core.clock import ManualClock
 from riverlock.testing.harness import Harness, harness
 from riverlock.testing.local import LocalRun, run_local
 from riverlock.testing.sink_conformance import SinkConformance, SinkRun
+from riverlock.testing.source_conformance import SourceConformance, SourceRun
 
 __all__ = [
     "Harness",
@@ -11,6 +12,8 @@ __all__ = [
     "ManualClock",
     "SinkConformance",
     "SinkRun",
+    "SourceConformance",
+    "SourceRun",
     "harness",
     "run_local",
 ]

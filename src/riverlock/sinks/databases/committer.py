@@ -24,8 +24,8 @@ from riverlock.sinks.staged import staged_table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from riverlock.databases.address import Address
     from riverlock.sinks.committer import Owner
-    from riverlock.sinks.databases.address import Address
     from riverlock.sinks.databases.dialect import Dialect, Target
     from riverlock.snapshot.records import SinkOutput
     from riverlock.storage.base import Storage

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from riverlock.core.types import Schema, Type
-    from riverlock.sinks.databases.address import Address
+    from riverlock.databases.address import Address
     from riverlock.sinks.databases.layout import Column, Layout
 
 __all__ = ["Dialect", "RefusedRowError", "Target", "Trouble", "dialect_of"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from riverlock.core.types import Type
-    from riverlock.sinks.databases.address import Address
+    from riverlock.databases.address import Address
     from riverlock.sinks.databases.dialect import Target
 
 __all__ = ["MysqlDialect"]

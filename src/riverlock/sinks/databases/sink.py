@@ -12,8 +12,8 @@ from riverlock.sinks.databases.layout import NESTED
 from riverlock.sinks.databases.staging import SqlStager
 
 if TYPE_CHECKING:
+    from riverlock.databases.address import Address
     from riverlock.sinks.base import SinkUse
-    from riverlock.sinks.databases.address import Address
     from riverlock.storage.base import Storage
 
 __all__ = ["MODES", "SqlSink"]

@@ -20,7 +20,7 @@ from riverlock.sinks.stagers import TableStager
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from riverlock.sinks.databases.address import Address
+    from riverlock.databases.address import Address
     from riverlock.sinks.databases.dialect import Dialect, Target
     from riverlock.sinks.stager import StagePoint
 

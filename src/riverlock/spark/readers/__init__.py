@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from riverlock.core.errors import InvalidFlowError
 from riverlock.sources import Files, Generator, PythonSource, SparkStream
 from riverlock.sources.kafka_source import Kafka
+from riverlock.sources.sql_source import Sql
 from riverlock.spark.readers.files import FilesReader
 from riverlock.spark.readers.generator import GeneratorReader
 from riverlock.spark.readers.kafka import KafkaReader
 from riverlock.spark.readers.landing import LandingReader
 from riverlock.spark.readers.python import PythonReader
+from riverlock.spark.readers.sql.reader import SqlReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +56,8 @@ def reader_of(
             return KafkaReader(spark, source, node.uid)
         case PythonSource() as source:
             return PythonReader(spark, source, takes_all=takes_all)
+        case Sql() as source:
+            return SqlReader(spark, source, node.uid, clock, takes_all=takes_all)
         case SparkStream() as source:
             return LandingReader(spark, source, node.uid, place[0], takes_all=takes_all)
         case other:

@@ -1,0 +1,1 @@
+"""What sources and sinks of databases share."""
