@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from riverlock.core.errors import InvalidConfigError
@@ -11,8 +13,7 @@ from riverlock.core.types import Schema, SchemaLike, schema_of
 from riverlock.databases.address import Address, parse_address
 
 if TYPE_CHECKING:
-    from datetime import date, datetime, timedelta
-    from decimal import Decimal
+    from datetime import datetime, timedelta
 
     After = int | str | Decimal | date | datetime
 
@@ -107,6 +108,7 @@ def sql(  # noqa: PLR0913 - keyword-only settings
         )
     if known is not None:
         _check_schema(known, column)
+    _check_after(after, address.dialect)
     if address.dialect == "mysql" and delay is None and not bounded:
         raise InvalidConfigError(
             "sql source of MySQL or MariaDB",
@@ -143,3 +145,16 @@ def _check_schema(schema: Schema, column: str) -> None:
             expected="simple types; JSON is text, for Spark's from_json",
             found=f"a nested type of {', '.join(nested)}",
         )
+
+
+def _check_after(after: object, dialect: str) -> None:
+    kinds = (int, str) if dialect == "sqlite" else (int, str, Decimal, date)
+    if after is None or (isinstance(after, kinds) and not isinstance(after, bool)):
+        return
+    raise InvalidConfigError(
+        "after of sql source",
+        expected="a whole number or text; SQLite compares dates and times as text"
+        if dialect == "sqlite"
+        else "a whole number, Decimal, text, date or datetime",
+        found=repr(after),
+    )

@@ -106,6 +106,8 @@ class Database:
                     self._execute(cursor, text, values)
                     while rows := cursor.fetchmany(_FETCHED_ROWS):
                         yield rows
+                # Else the transaction stays open until the server finds nobody there.
+                line.rollback()
         except Exception as error:
             trouble = self.dialect.trouble(error)
             if trouble is None:

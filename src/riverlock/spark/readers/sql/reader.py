@@ -219,23 +219,27 @@ class SqlReader:
         if start == end:
             return self._spark.createDataFrame([], struct)
         found = StructType([*struct.fields, StructField(SEQ, LongType())])
-        pieces = self._pieces(start, end)
+        tasks = self._spark.sparkContext.defaultParallelism
+        pieces = self.pieces(start, end, tasks)
         if not pieces:
             return self._spark.createDataFrame([], found)
-        reader = PieceReader(
+        numbers = self._spark.range(0, len(pieces), 1, len(pieces))
+        return numbers.mapInArrow(_ReadTask(self.piece_reader, pieces), found)
+
+    @property
+    def piece_reader(self) -> PieceReader:
+        """What reads in tasks."""
+        return PieceReader(
             address=self._source.address, uid=self._uid, selection=self._selection
         )
-        numbers = self._spark.range(0, len(pieces), 1, len(pieces))
-        return numbers.mapInArrow(_ReadTask(reader, pieces), found)
 
-    def _pieces(self, start: Any, end: Any) -> list[Piece]:
+    def pieces(self, start: Any, end: Any, tasks: int) -> list[Piece]:
         """Cut a range into pieces of about as many rows; equal values stay together.
 
         Raises:
             EpochAbortedError: There are not as many rows as when it was planned.
         """
         rows = end["rows"] - start["rows"]
-        tasks = self._spark.sparkContext.defaultParallelism
         size = max(_LEAST_ROWS, -(-rows // tasks))
         if not rows:
             return []

@@ -1,0 +1,68 @@
+"""A table as a source on Spark: tasks share its rows, and event time ends with it."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.servers.postgres import PASSWORD, Postgres
+
+import riverlock as rl
+
+pytestmark = pytest.mark.spark
+ROWS = 23_000
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_rows_of_a_table_are_counted_once_over_two_runs(
+    spark: SparkSession, postgres: Postgres, tmp_path: Path
+) -> None:
+    table = f"orders_{uuid.uuid4().hex[:8]}"
+    postgres.query(
+        f"CREATE TABLE {table} AS SELECT n AS id, 'u' || n % 7 AS who,"
+        " '2026-01-01 00:00Z'::timestamptz + n * interval '1 second' AS at"
+        f" FROM generate_series(1, {ROWS}) n"
+    )
+    postgres.query(f"CREATE UNIQUE INDEX ON {table} (id)")
+    sinks = {"raw": rl.sinks.memory(), "hourly": rl.sinks.memory()}
+
+    def run(*, rows: int) -> None:
+        flow = rl.Flow("orders")
+        orders = flow.read(
+            rl.sources.sql(postgres.url(), table=table, column="id"), uid="orders"
+        ).event_time("at", delay="0 seconds")
+        orders.select("id", "who").write(sinks["raw"], uid="raw")
+        orders.key_by("who").window(rl.tumbling("1 hour")).agg(n="count(*)").write(
+            sinks["hourly"], uid="hourly"
+        )
+        flow.run(
+            str(tmp_path / "store"),
+            spark=spark,
+            available_now=True,
+            max_rows_per_epoch=rows,
+        )
+
+    run(rows=12_000)  # two tasks each
+    postgres.query(
+        f"INSERT INTO {table} SELECT n, 'u' || n % 7,"
+        " '2026-01-01 00:00Z'::timestamptz + n * interval '1 second'"
+        f" FROM generate_series({ROWS + 1}, {ROWS + 2000}) n"
+    )
+    run(rows=12_000)
+
+    everything = range(1, ROWS + 2001)
+    assert sorted(sinks["raw"].rows()) == [(n, f"u{n % 7}") for n in everything]
+    hours = (ROWS + 2000) // 3600  # those that are over
+    expected = Counter((n // 3600, f"u{n % 7}") for n in everything)
+    found = {
+        ((begin - BEGIN) // timedelta(hours=1), who): n
+        for who, begin, _, n in sinks["hourly"].rows()
+    }
+    assert found == {k: n for k, n in expected.items() if k[0] < hours}
+    stored = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert stored
+    assert not [p for p in stored if PASSWORD.encode() in p.read_bytes()]
