@@ -8,7 +8,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import redis
 from pyspark.sql import DataFrame, SparkSession
+from tests.servers.redis import redis_server
 
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
@@ -113,3 +115,30 @@ def test_tables_that_do_not_fit_are_refused_before_anything_runs(
 
     with pytest.raises(InvalidFlowError, match=message):
         flow.check(spark=spark)
+
+
+def test_rows_are_looked_up_in_redis_anew_in_every_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    orders, out = tmp_path / "orders", rl.sinks.memory()
+    with redis_server(tmp_path) as url:
+        tiers = rl.sources.redis(
+            url, key="user:{user}", schema="user bigint, tier string, since timestamp"
+        )
+        for number, tier in enumerate(["gold", "silver"]):
+            redis.Redis.from_url(url).hset(
+                "user:7", mapping={"tier": tier, "since": T0.isoformat()}
+            )
+            rows = [(7, number, T0), (8, number, T0)]
+            write(spark, orders, rows, number)
+            flow = rl.Flow("tiers")
+            stream = flow.read(source(orders)).select("n", "user")
+            stream.join_static(tiers, on="user", how="left").write(out)
+            flow.run(str(tmp_path / "store"), spark=spark, available_now=True)
+
+    assert sorted(out.rows(), key=str) == [
+        (0, 7, "gold", T0),
+        (0, 8, None, None),
+        (1, 7, "silver", T0),
+        (1, 8, None, None),
+    ]

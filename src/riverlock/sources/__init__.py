@@ -9,6 +9,7 @@ from riverlock.core.errors import InvalidConfigError
 from riverlock.core.ids import check_name
 from riverlock.core.types import Schema, SchemaLike, schema_of
 from riverlock.sources.kafka_source import kafka
+from riverlock.sources.redis_table import redis
 from riverlock.sources.sql_source import sql
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "kafka",
     "python",
     "rate",
+    "redis",
     "socket",
     "spark_stream",
     "sql",

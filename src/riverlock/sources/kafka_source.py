@@ -8,16 +8,20 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from riverlock.core.errors import InvalidConfigError
+from riverlock.core.extras import load_extra
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
 from riverlock.kafka.columns import COLUMNS
 from riverlock.kafka.connection import Connection, connection_to
+from riverlock.kafka.registry import Registry, registry_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["Kafka", "kafka"]
 
-_VALUES: Final = ("binary", "json")
+_VALUES: Final = ("binary", "json", "avro", "protobuf")
+# What decodes them; named as the extra.
+_PACKAGES: Final = {"avro": "fastavro", "protobuf": "google.protobuf"}
 _ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 _FIXED: Final = (
     "auto.offset.reset",
@@ -38,6 +42,7 @@ class Kafka:
     starting: Starting
     value: str
     payload: Schema | None
+    registry: Registry | None
     prefix: str
     bad_rows: str
     isolation: str
@@ -59,6 +64,7 @@ def kafka(  # noqa: PLR0913 - keyword-only settings
     starting: Starting = "earliest",
     value: str = "binary",
     schema: SchemaLike | None = None,
+    schema_registry: str | None = None,
     prefix: str = "",
     bad_rows: str = "report",
     isolation: str = "read_committed",
@@ -80,9 +86,12 @@ def kafka(  # noqa: PLR0913 - keyword-only settings
             time on (an aware datetime), or offsets by partition number (by
             ``"topic-number"`` of several topics); partitions left out begin with their
             earliest record.
-        value: ``binary``, or ``json``: the columns of ``schema`` then take the place of
-            ``value``.
-        schema: The columns of a JSON object.
+        value: ``binary``; or ``json``, ``avro`` or ``protobuf``: the columns of
+            ``schema`` then take the place of ``value``.
+        schema: The columns of an object; fields that it has no column for are left
+            out, and columns that it has no field for are null.
+        schema_registry: Where schemas of Avro and Protobuf are, which values name by
+            number: ``https://user:password@host``. User and password are never shown.
         prefix: What the names of the record's own columns begin with, for objects that
             have a ``key`` or a ``timestamp`` as well.
         bad_rows: Of values that are no such objects: ``report`` keeps them out of the
@@ -116,6 +125,7 @@ def kafka(  # noqa: PLR0913 - keyword-only settings
         starting=starting,
         value=value,
         payload=payload,
+        registry=_registry(value, schema_registry),
         prefix=prefix,
         bad_rows=bad_rows,
         isolation=isolation,
@@ -158,17 +168,32 @@ def _is_place(key: object, topics: Sequence[str]) -> bool:
     return topic in topics and number.isdecimal()
 
 
+def _registry(value: str, url: str | None) -> Registry | None:
+    if (value in _PACKAGES) != (url is not None):
+        raise InvalidConfigError(
+            f"value={value!r} of Kafka",
+            expected="schema_registry= with 'avro' and 'protobuf', and only these",
+            found="none" if url is None else "a schema_registry",
+        )
+    if url is None:
+        return None
+    load_extra(_PACKAGES[value], extra=value, needed_for=f"value={value!r} of Kafka")
+    return registry_at(url)
+
+
 def _columns(value: str, payload: Schema | None, prefix: str) -> Schema:
     own = schema_of(COLUMNS)
     if value == "binary":
         if payload is not None:
             raise InvalidConfigError(
-                "schema of Kafka", expected="value='json' with it", found="binary"
+                "schema of Kafka",
+                expected="value='json', 'avro' or 'protobuf' with it",
+                found="binary",
             )
         return Schema(tuple(_prefixed(f, prefix) for f in own.fields))
     if payload is None:
         raise InvalidConfigError(
-            "value='json' of Kafka",
+            f"value={value!r} of Kafka",
             expected="a schema, since columns must not depend on what has arrived",
             found="none",
             hint='write schema="user string, amount double"',

@@ -17,6 +17,9 @@ from riverlock.kafka.columns import COLUMNS
 from riverlock.kafka.records import RecordReader, Span
 from riverlock.kafka.topics import Topics, key_of, place_of
 from riverlock.runtime.columns import SEQ
+from riverlock.spark.readers.decoding import BODY as _BODY
+from riverlock.spark.readers.decoding import CORRUPT as _CORRUPT
+from riverlock.spark.readers.decoding import decoding_of
 from riverlock.spark.readers.files import has_counted, is_counted
 from riverlock.spark.remote import RemoteError
 from riverlock.spark.structs import struct_of
@@ -36,7 +39,6 @@ log = logging.getLogger(__name__)
 _LEAST_OFFSETS: Final = 20_000
 # Positions: the partition's place in the range above 36 bits of offset in it.
 _PLACE_BITS: Final = 36
-_BODY, _CORRUPT = "__rl_body", "__rl_corrupt"
 
 
 class KafkaReader:
@@ -236,6 +238,10 @@ class KafkaReader:
         if self._source.bad_rows == "report":
             schema.add(StructField(_CORRUPT, StringType()))
             mode = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        decoding = decoding_of(self._source, self._uid)
+        if decoding is not None:
+            found = StructType([*frame.schema.fields, StructField(_BODY, schema)])
+            return frame.mapInArrow(decoding, found)
         body = F.from_json(F.col("value").cast("string"), schema, mode)
         return frame.withColumn(_BODY, body)
 

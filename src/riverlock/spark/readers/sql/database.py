@@ -30,7 +30,7 @@ _PATIENCE: Final = {
 
 
 class Database:
-    """One line to a database, opened when it is needed; for one thread at a time.
+    """One line to a database, opened when it is needed; threads take turns.
 
     Every method raises ``EpochAbortedError`` if the database does not answer, which is
     worth another try, and ``SourceError`` for what is not.
@@ -45,7 +45,8 @@ class Database:
         self.address, self._uid = address, uid
         self.dialect: Dialect = dialect_of(address)
         self._connection: Any = None
-        self._thread: int | None = None
+        # What the next epoch needs is asked for ahead, by another thread.
+        self._turn = threading.RLock()
 
     def ask(self, text: str, *values: Any) -> list[Any]:
         """Run a statement in a transaction of its own; returns its rows."""
@@ -53,25 +54,28 @@ class Database:
 
     def use(self, action: Callable[[Any], T]) -> T:
         """Do something with a connection, in a transaction of its own."""
-        is_kept = self._connection is not None
-        try:
-            return self._once(action)
-        except Exception as error:
-            self.close()
-            match self.dialect.trouble(error):
-                case None:
-                    raise
-                case Trouble.AWAY if is_kept:
-                    pass  # it was cut while nobody asked
-                case trouble:
-                    raise self._failed(error, trouble) from None
-        return self.use(action)
+        with self._turn:
+            is_kept = self._connection is not None
+            try:
+                return self._once(action)
+            except Exception as error:
+                self.close()
+                match self.dialect.trouble(error):
+                    case None:
+                        raise
+                    case Trouble.AWAY if is_kept:
+                        pass  # it was cut while nobody asked
+                    case trouble:
+                        raise self._failed(error, trouble) from None
+            return self.use(action)
 
     def _once(self, action: Callable[[Any], T]) -> T:
-        thread = threading.get_ident()
-        if self._connection is None or self._thread != thread:
-            # SQLite's connections must not go from one thread to another.
-            self._connection, self._thread = self.dialect.connect(), thread
+        if self.address.dialect == "sqlite":
+            # Its connections cost little, and must stay in their thread.
+            with closing(self.dialect.connect()) as line:
+                return action(line)
+        if self._connection is None:
+            self._connection = self.dialect.connect()
         found = action(self._connection)
         # The next question must see what has been written since.
         self._connection.rollback()
@@ -136,12 +140,13 @@ class Database:
 
     def close(self) -> None:
         """Hang up."""
-        line, self._connection = self._connection, None
-        if line is None:
-            return
-        try:
-            line.close()
-        except Exception as error:
-            # It may be broken, and is no longer needed either way.
-            if self.dialect.trouble(error) is None:
-                raise
+        with self._turn:
+            line, self._connection = self._connection, None
+            if line is None:
+                return
+            try:
+                line.close()
+            except Exception as error:
+                # It may be broken, and is no longer needed either way.
+                if self.dialect.trouble(error) is None:
+                    raise

@@ -1,0 +1,203 @@
+"""Keys of Redis as a table, to look rows of a stream up in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from riverlock.core.errors import EpochAbortedError, InvalidConfigError, SourceError
+from riverlock.core.extras import load_extra
+from riverlock.core.types import Schema, SchemaLike, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+__all__ = ["RedisTable", "redis"]
+
+_SHAPES: Final = ("hash", "json")
+_COLUMN: Final = re.compile(r"\{([^{}]+)\}")
+_SPECIAL: Final = re.compile(r"([*?\[\]^\\])")
+_KEYS_AT_ONCE: Final = 1000
+_PYTHON: Final = {
+    "boolean": bool,
+    "byte": int,
+    "short": int,
+    "int": int,
+    "long": int,
+    "float": float,
+    "double": float,
+    "decimal": Decimal,
+    "string": str,
+    "date": date,
+    "timestamp": datetime,
+    "timestamp_ntz": datetime,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedisTable:
+    """Keys of a Redis server as rows; see ``redis``. Prints without the URL."""
+
+    url: str = field(repr=False)  # may hold a password
+    key: str
+    shape: str
+    schema: Schema
+
+    def __call__(self, spark: Any) -> Any:
+        """Return the rows there are now as a DataFrame, for ``join_static``.
+
+        They are read by the driver, at once, so that whatever Spark does again sees
+        the same.
+
+        Raises:
+            SourceError: A key or a value is not as declared.
+            EpochAbortedError: The server does not answer.
+        """
+        return spark.createDataFrame(self.table())
+
+    def table(self) -> pa.Table:
+        """Return the rows there are now.
+
+        Raises:
+            SourceError: A key or a value is not as declared.
+            EpochAbortedError: The server does not answer.
+        """
+        import pyarrow as pa
+
+        package = _package()
+        try:
+            with package.Redis.from_url(self.url) as server:
+                rows = list(self._rows(server))
+        except (package.ConnectionError, package.TimeoutError):
+            raise EpochAbortedError(
+                epoch=0, reason=f"looking up in {self._name}", cause="no answer"
+            ) from None
+        except package.RedisError as error:
+            raise self._wrong(str(error)) from None
+        try:
+            return pa.Table.from_pylist(rows, schema=self.schema.to_arrow())
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise self._wrong(f"a value does not fit its column: {error}") from None
+
+    def _rows(self, server: Any) -> Iterator[dict[str, Any]]:
+        # A scan may give a key several times.
+        found = server.scan_iter(match=self._pattern, count=_KEYS_AT_ONCE)
+        keys = list(dict.fromkeys(found))
+        for begin in range(0, len(keys), _KEYS_AT_ONCE):
+            some = keys[begin : begin + _KEYS_AT_ONCE]
+            with server.pipeline(transaction=False) as questions:
+                ask = questions.hgetall if self.shape == "hash" else questions.get
+                for key in some:
+                    ask(key)
+                answers = questions.execute()
+            for key, answer in zip(some, answers, strict=True):
+                if answer:  # else it is gone since
+                    yield self._row(key.decode(), answer)
+
+    def _row(self, key: str, answer: Any) -> dict[str, Any]:
+        """Return a row: what the key says, and what it holds."""
+        match = self._parts.fullmatch(key)
+        if match is None:
+            raise self._wrong(f"key {key!r} is not of the form {self.key!r}")
+        try:
+            held = (
+                {n.decode(): v.decode() for n, v in answer.items()}
+                if self.shape == "hash"
+                else msgspec.json.decode(answer, type=dict[str, Any])
+            )
+            held |= dict(zip(self._columns, match.groups(), strict=True))
+            return {
+                f.name: _value(held.get(f.name), _PYTHON[f.type.kind])
+                for f in self.schema.fields
+            }
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self._wrong(f"key {key!r} holds another value: {error}") from None
+
+    @property
+    def _columns(self) -> list[str]:
+        return _COLUMN.findall(self.key)
+
+    @property
+    def _pattern(self) -> str:
+        parts = _COLUMN.split(self.key)[::2]
+        return "*".join(_SPECIAL.sub(r"\\\1", part) for part in parts)
+
+    @property
+    def _parts(self) -> re.Pattern[str]:
+        parts = _COLUMN.split(self.key)[::2]
+        return re.compile("(.*)".join(map(re.escape, parts)), re.DOTALL)
+
+    @property
+    def _name(self) -> str:
+        parts = urlsplit(self.url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+
+    def _wrong(self, what: str) -> SourceError:
+        return SourceError(
+            self._name, what=what, hint="nothing of this epoch was committed"
+        )
+
+
+def _value(held: Any, kind: type) -> Any:
+    if held is None:
+        return None
+    if isinstance(held, str) and kind is not str:
+        held = held.strip('"')  # the sink writes times into hashes as JSON does
+    return msgspec.convert(held, kind, strict=False)
+
+
+def redis(url: str, *, key: str, schema: SchemaLike, shape: str = "hash") -> RedisTable:
+    """Look rows up in Redis: a table for ``join_static``; needs ``riverlock[redis]``.
+
+    All keys of the form ``key`` are read by the driver in every epoch, so they must fit
+    into its memory. Write it with ``rl.sinks.redis`` of the same key and shape.
+
+    Args:
+        url: As ``redis://[user:password@]host:port/db``; never printed or stored.
+        key: The form of keys, such as ``user:{user}``, with columns in braces.
+        schema: The columns: those of ``key``, and fields of what it holds.
+        shape: ``hash`` (a field per column) or ``json`` (a string with an object).
+
+    Raises:
+        InvalidConfigError: An argument does not fit, or the client is not installed.
+    """
+    if shape not in _SHAPES:
+        raise InvalidConfigError(
+            "shape of a redis table", expected=" or ".join(_SHAPES), found=repr(shape)
+        )
+    if urlsplit(url).scheme not in {"redis", "rediss", "unix"}:
+        raise InvalidConfigError(
+            "url of a redis table",
+            expected="redis://, rediss:// or unix://",
+            found=repr(urlsplit(url).scheme),
+        )
+    columns = schema_of(schema)
+    named = _COLUMN.findall(key)
+    if not named or not set(named) <= set(columns.names):
+        raise InvalidConfigError(
+            "key of a redis table",
+            expected=f"{{column}} of the schema: {', '.join(columns.names)}",
+            found=repr(key),
+        )
+    odd = [f.name for f in columns.fields if f.type.kind not in _PYTHON]
+    if odd:
+        raise InvalidConfigError(
+            "schema of a redis table",
+            expected="numbers, text, dates and times",
+            found=f"another type of {', '.join(odd)}",
+        )
+    _package()
+    return RedisTable(url=url, key=key, shape=shape, schema=columns)
+
+
+def _package() -> Any:
+    return load_extra("redis", extra="redis", needed_for="a table in Redis")
