@@ -47,6 +47,7 @@ from riverlock.sinks.stager import StagePoint, Stager
 from riverlock.snapshot.files import encode_table, write_state_file
 from riverlock.snapshot.layout import RegionPaths
 from riverlock.snapshot.records import StateFile, TimerHeads
+from riverlock.state.changelog import ChangeLog
 from riverlock.state.keys import group_range
 from riverlock.state.store import EVENT, PROCESSING
 
@@ -357,6 +358,8 @@ class _Turn:
             groups=copy.groups,
         )
         copy.write_redo(path, log, self.layout)
+        if isinstance(log, ChangeLog):
+            log.forget()
         return (file,)
 
     def _output(self, done: Done, name: str) -> pa.Table:

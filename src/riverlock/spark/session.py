@@ -194,8 +194,10 @@ def _settings(master: str, given: Mapping[str, str]) -> dict[str, str]:
         settings["spark.driver.host"] = _LOOPBACK
         settings["spark.driver.bindAddress"] = _LOOPBACK
         settings["spark.sql.shuffle.partitions"] = str(_cores(master))
-        # What stays in this machine's page cache is not worth compressing.
+        # What stays in this machine's page cache is not worth compressing. Spark never
+        # checks these checksums: it asks them whether disk or network was to blame.
         settings["spark.shuffle.compress"] = "false"
+        settings["spark.shuffle.checksum.enabled"] = "false"
     settings.update(given)
     settings[_JAVA_OPTIONS] = _quiet(settings.get(_JAVA_OPTIONS, ""))
     return settings

@@ -149,6 +149,15 @@ class ChangeLog:
         )
         self._timers.append((slot[1:], at[0], payload))
 
+    def forget(self) -> None:
+        """Let go of all changes, once they are written.
+
+        User code's instance leads to the log and back. What the log holds would be
+        looked through by the garbage collector, several times, before it is freed.
+        """
+        self._rows = {scope: _Rows() for scope in self._layout.rows}
+        self._entries, self._timers = [], []
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing changed."""
