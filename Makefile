@@ -61,12 +61,7 @@ format: $(STAMP) ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 
 bench: $(STAMP) ## Run the short benchmarks, in less than ten minutes
-	@$(BIN)/python -m benchmarks.keyed_state --warm-up 30 --seconds 10 \
-	    --peers transformWithState "native aggregate (JVM)" "limit (CPython)"
-	@$(BIN)/python -m benchmarks.declarative --warm-up 30 --seconds 10 \
-	    --peers "native, batches of 400,000"
-	@$(BIN)/python -m benchmarks.floor --warm-up 25 --seconds 8
-	@$(BIN)/python -m benchmarks.growth --sizes 10000 1000000 --epochs 20
+	@$(BIN)/python -m benchmarks.short
 
 clean: ## Remove the environment, caches and local stores
 	rm -rf $(VENV) build dist out store spark-warehouse metastore_db derby.log

@@ -21,10 +21,10 @@ from bytewax.dataflow import Dataflow
 from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 
-from benchmarks.common import Epoch
+from benchmarks.notes import watched
 
 if TYPE_CHECKING:
-    from benchmarks.common import Window
+    from benchmarks.common import Epoch, Window
 
 _KEYS, _NOTES = "RL_BENCH_KEYS", "RL_BENCH_NOTES"
 _BATCH = 1_000
@@ -105,26 +105,11 @@ def measured(keys: int, window: Window) -> list[Epoch]:
             subprocess.Popen([*command, str(n)], env=settings) for n in range(cores)
         ]
         try:
-            return _watched(notes, window)
+            return watched(notes, window, workers)
         finally:
             for worker in workers:
                 worker.kill()
                 worker.wait()
-
-
-def _watched(notes: Path, window: Window) -> list[Epoch]:
-    found: list[Epoch] = []
-    began = last = time.monotonic()
-    before = 0
-    while not window.is_over(began, len(found)):
-        time.sleep(1)
-        seen = sum(int(p.read_text()) for p in notes.iterdir() if not p.suffix)
-        now = time.monotonic()
-        if seen > before:
-            found.append(Epoch(now - last, seen - before))
-            window.note(began, len(found))
-            last, before = now, seen
-    return window.steady(found)
 
 
 def _free_port() -> int:

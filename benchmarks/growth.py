@@ -18,13 +18,11 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.common import in_child, median, save, show
 from benchmarks.keyed_state import filling, numbers, running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from benchmarks.processes import descendants
 
 
 def with_timers(keys: int, rows: int) -> Any:
@@ -88,21 +86,13 @@ def _memory() -> tuple[float, float, float]:
     """
     driver = Path("/proc/self")
     java = workers = 0.0
-    for child in _descendants(driver):
+    for child in descendants(driver):
         with suppress(OSError):  # it may be gone by now
             if (child / "comm").read_text() == "java\n":
                 java += _own(child)
             else:
                 workers += _own(child)
     return _own(driver), java, workers
-
-
-def _descendants(process: Path) -> Iterator[Path]:
-    for thread in process.glob("task/*/children"):
-        with suppress(OSError):
-            for pid in thread.read_text().split():
-                yield Path("/proc", pid)
-                yield from _descendants(Path("/proc", pid))
 
 
 def _own(process: Path) -> float:

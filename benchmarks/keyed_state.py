@@ -10,7 +10,8 @@ Arrow batches like ours, state in a dict, no Spark, nothing durable, a process p
 ``exchange`` is what Spark allows: the same rows brought to the task that owns their key
 and to Python, ten epochs' worth in one job, where nothing is done with them. Both keep
 all cores busy, so no engine of this design can do better than both one after the other.
-bytewax takes part if it is installed.
+bytewax takes part if it is installed, PyFlink if FLINK_PYTHON names a Python that has
+it (``benchmarks.flink_flow``).
 
 Records/s is the median of steady epochs: the first ones, in which workers and the JIT
 compiler start, are left out.
@@ -26,7 +27,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import streaming
+from benchmarks import flink_flow, streaming
 from benchmarks.common import Epoch, Window, contest, epochs_of
 
 if TYPE_CHECKING:
@@ -181,6 +182,10 @@ def bytewax(chosen: argparse.Namespace, window: Window) -> list[Epoch]:
     return measured(chosen.keys, window)
 
 
+def flink(chosen: argparse.Namespace, window: Window) -> list[Epoch]:
+    return flink_flow.measured(chosen.keys, window)
+
+
 CONTENDERS: dict[str, Callable[[argparse.Namespace, Window], list[Epoch]]] = {
     "riverlock": riverlock,
     "transformWithState": partial(structured, streaming.transform_with_state),
@@ -194,6 +199,8 @@ CONTENDERS: dict[str, Callable[[argparse.Namespace, Window], list[Epoch]]] = {
 }
 if find_spec("bytewax"):
     CONTENDERS["bytewax, snapshots each second"] = bytewax
+if flink_flow.PYTHON in os.environ:
+    CONTENDERS["PyFlink"] = flink
 
 
 def main() -> None:

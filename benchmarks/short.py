@@ -1,0 +1,126 @@
+"""All seven benchmarks, briefly: what ``make bench`` runs.
+
+    python -m benchmarks.short
+
+Each is run with shorter warm-ups and fewer peers than it has by default, so that all
+take about eight minutes on two cores that do nothing else. That is enough to see
+whether something has become worse; figures to be quoted take the defaults.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from benchmarks.common import RESULTS, save, show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# What one contender takes: six seconds to start, a warm-up, what is measured.
+OPTIONS = {
+    "keyed_state": (
+        *("--warm-up", "20", "--seconds", "8", "--peers"),
+        *("transformWithState", "native aggregate (JVM)", "limit (CPython)"),
+    ),
+    "declarative": (
+        *("--warm-up", "20", "--seconds", "8", "--peers"),
+        "native, batches of 800,000",
+    ),
+    "floor": ("--warm-up", "14", "--seconds", "6"),
+    "growth": ("keys", "--sizes", "10000", "1000000", "--epochs", "24"),
+    "snapshot": ("--warm-up", "15", "--seconds", "8"),
+    "recovery": ("--keys", "100000"),
+    "latency": ("--paces", "1000", "--warm-up", "15", "--seconds", "8"),
+}
+
+
+class Target(NamedTuple):
+    """What a figure should be, and where it is in the results."""
+
+    benchmark: str
+    what: str
+    wanted: float
+    is_most: bool
+    found: Callable[[Any], float]
+
+    def row(self) -> list[str]:
+        path = RESULTS / f"{self.benchmark}.json"
+        found = self.found(json.loads(path.read_text()))
+        is_reached = found <= self.wanted if self.is_most else found >= self.wanted
+        bound = "at most" if self.is_most else "at least"
+        wanted = f"{bound} {self.wanted:g}"
+        return [self.what, f"{found:.2f}", wanted, "yes" if is_reached else "no"]
+
+
+def _ratio(peer: str) -> Callable[[Any], float]:
+    return lambda result: float(result["ratios"][peer])
+
+
+def _of_the_peer(result: Any) -> float:
+    mine, *_, peer = result["seconds"].values()
+    return float(mine / peer)
+
+
+def _recovery(name: str) -> Callable[[Any], float]:
+    return lambda result: max(float(each[name]) for each in result["ratios"].values())
+
+
+TARGETS = (
+    Target(
+        *("keyed_state", "a Process against transformWithState", 60, False),
+        _ratio("transformWithState"),
+    ),
+    Target(
+        *("keyed_state", "against Spark's native aggregate", 2, False),
+        _ratio("native aggregate (JVM)"),
+    ),
+    Target(
+        *("keyed_state", "against a bare loop in CPython", 0.35, False),
+        _ratio("limit (CPython)"),
+    ),
+    Target(
+        *("declarative", "agg against Spark's native aggregate", 6, False),
+        _ratio("native, batches of 800,000"),
+    ),
+    Target(
+        *("floor", "an epoch, in micro-batches of Structured Streaming", 0.8, True),
+        _of_the_peer,
+    ),
+    Target(
+        *("growth_keys", "an epoch over 100 times the keys", 1.5, True),
+        lambda result: float(result["ratio"]),
+    ),
+    Target(
+        *("snapshot", "with change files against without", 0.85, False),
+        _ratio("without"),
+    ),
+    Target(
+        *("recovery", "warm recovery, in epochs", 1.5, True),
+        _recovery("epochs until warm"),
+    ),
+    Target(
+        *("recovery", "cold recovery, in readings by pandas", 3, True),
+        _recovery("cold against pandas"),
+    ),
+)
+
+
+def main() -> None:
+    began = time.monotonic()
+    for name, options in OPTIONS.items():
+        start = time.monotonic()
+        command = [sys.executable, "-m", f"benchmarks.{name}", *options]
+        subprocess.run(command, check=True)
+        print(f"{name}: {time.monotonic() - start:.0f} s\n", flush=True)
+    rows = [target.row() for target in TARGETS]
+    show("ratios and their targets", ["", "found", "target", "reached"], rows)
+    save("short", rows)
+    print(f"{(time.monotonic() - began) / 60:.1f} minutes")
+
+
+if __name__ == "__main__":
+    main()
