@@ -34,7 +34,7 @@ OPTIONS = {
     "growth": ("keys", "--sizes", "10000", "1000000", "--epochs", "24"),
     "snapshot": ("--warm-up", "14", "--seconds", "7"),
     "recovery": ("--keys", "100000", "--warm-up", "8"),
-    "latency": ("--paces", "1000", "--warm-up", "15", "--seconds", "8"),
+    "latency": ("--paces", "1000", "--warm-up", "10", "--seconds", "8"),
 }
 
 
