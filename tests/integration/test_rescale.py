@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from itertools import accumulate
@@ -22,6 +24,10 @@ from riverlock.snapshot.verify import verify
 pytestmark = pytest.mark.spark
 
 
+# Read by the first epoch of each number of tasks: their workers have just read state.
+DEADLY = frozenset(220 * epoch + 5 for epoch in (2, 4, 6, 8))
+
+
 class Kept(rl.Process):
     """Gives all that it keeps, so that a lost or doubled entry is seen."""
 
@@ -31,7 +37,13 @@ class Kept(rl.Process):
     newest = rl.List("bigint")
     met = rl.Map("bigint", "boolean")
 
+    def __init__(self, marks: Path) -> None:
+        self.marks = marks
+
     def on_event(self, e: Any, ctx: Any) -> Iterator[Any]:
+        if e.id in DEADLY and not (self.marks / str(e.id)).exists():
+            (self.marks / str(e.id)).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         assert e.id not in self.met
         self.met[e.id % 1000] = True
         self.n += 1
@@ -53,18 +65,20 @@ def expected(rows: int) -> dict[int, list[Any]]:
     }
 
 
-def test_tasks_come_and_go_while_the_flow_runs(
+def test_tasks_come_and_go_while_the_flow_runs_and_workers_die(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    out, store = rl.sinks.memory(), catalog(tmp_path)
+    out, home, marks = rl.sinks.memory(), tmp_path / "store", tmp_path / "marks"
+    marks.mkdir()
+    store = catalog(home)
     flow = rl.Flow("kept", key_groups=16)
     columns = {"k": "id % 11", "id": "id"}
     stream = flow.read(rl.sources.generator(columns, rows=2200), uid="numbers")
-    stream.key_by("k").process(Kept(), uid="kept").write(out, uid="out")
+    stream.key_by("k").process(Kept(marks), uid="kept").write(out, uid="out")
     said: list[Any] = []
     handles: list[rl.Handle] = []
     is_started = threading.Event()
-    ask = ["rescale", str(tmp_path), "1", "--wait", "0", "--json"]
+    ask = ["rescale", str(home), "1", "--wait", "0", "--json"]
 
     def after(status: Any) -> None:
         assert is_started.wait(250)
@@ -80,7 +94,7 @@ def test_tasks_come_and_go_while_the_flow_runs(
 
     options: dict[str, Any] = {"available_now": True, "max_rows_per_epoch": 220}
     started = flow.start(
-        str(tmp_path), spark=spark, parallelism=1, on_status=after, **options
+        str(home), spark=spark, parallelism=1, on_status=after, **options
     )
     handles.append(started)
     is_started.set()
@@ -89,6 +103,7 @@ def test_tasks_come_and_go_while_the_flow_runs(
 
     tasks = [store.manifest(epoch).parallelism for epoch in store.epochs()]
     assert tasks == [1, 1, 2, 2, 7, 7, 3, 3, 1, 1]
+    assert {int(mark.name) for mark in marks.iterdir()} == DEADLY
     found: dict[int, list[Any]] = {k: [] for k in range(11)}
     for row in out.rows():
         found[row[0]].append((*row[:3], list(row[3])))

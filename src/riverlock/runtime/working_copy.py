@@ -208,6 +208,7 @@ class WorkingCopy:
             self.store.apply(self._tail.changes(), half_way)
         for file in ordered:
             self.store.apply(self._redone(file, layout, storage)[0].changes(), half_way)
+            faults.hit("R2")
         self.store.apply(Changes.empty(), wanted)
         self._tail.clear()
 

@@ -321,19 +321,7 @@ class _Replayer:
     def _epoch(
         self, original: Manifest, parent: Manifest | None
     ) -> tuple[EpochReplay, Manifest]:
-        engine = SparkEngine(
-            spark=self.spark,
-            compiled=self.compiled,
-            readers=self.readers,
-            storage=self._storage,
-            region=self.catalog.region,
-            run=original.run,
-            token=self._token,
-            flow=original.flow,
-            parallelism=original.parallelism,
-            working_dir=str(self.scratch / "working"),
-            ahead=ReadAhead(self.spark),
-        )
+        engine = self._engine(original)
         planned = self._planned(original, parent)
         votes: dict[str, tuple[Vote, ...]] = {}
         for stage in self.compiled.stages:
@@ -351,6 +339,21 @@ class _Replayer:
                 break  # what follows would see one key of many
         after = self._after(original, parent, votes)
         return self._compared(original, after, votes), after
+
+    def _engine(self, original: Manifest) -> SparkEngine:
+        return SparkEngine(
+            spark=self.spark,
+            compiled=self.compiled,
+            readers=self.readers,
+            storage=self._storage,
+            region=self.catalog.region,
+            run=original.run,
+            token=self._token,
+            flow=original.flow,
+            parallelism=original.parallelism,
+            working_dir=str(self.scratch / "working"),
+            ahead=ReadAhead(self.spark),
+        )
 
     def _planned(self, original: Manifest, parent: Manifest | None) -> PlannedInputs:
         nothing = {uid: r.initial() for uid, r in self.readers.items()}

@@ -11,19 +11,33 @@ from typing import Any
 from riverlock.core import faults
 
 
-def killed_at(point: str, step: Callable[[], object], *, count: int = 1) -> bool:
-    """Run a step in a child that is killed at a fail point; whether it came so far."""
+def arm(point: str, *, count: int = 1) -> None:
+    """Have this process killed at a fail point, counted from now on."""
+    module: Any = faults
+    module._injector = faults.Injector(plan=faults.parse(f"{point}=kill@{count}"))
+    module._ACTIVE = True
+
+
+def killed(step: Callable[[], object]) -> bool:
+    """Run a step in a child; tells whether the child was killed in it."""
     with warnings.catch_warnings():
         # Newer Pythons warn if there are threads: the child starts none, and soon dies.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        module: Any = faults
-        module._injector = faults.Injector(plan=faults.parse(f"{point}=kill@{count}"))
-        module._ACTIVE = True
         try:
             step()
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+def killed_at(point: str, step: Callable[[], object], *, count: int = 1) -> bool:
+    """Run a step in a child that is killed at a fail point; whether it came so far."""
+
+    def armed() -> None:
+        arm(point, count=count)
+        step()
+
+    return killed(armed)
