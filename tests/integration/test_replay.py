@@ -263,6 +263,8 @@ def test_the_command_replays_shows_differences_and_missing_input(
     app.write_text(narrow.format(folder=tmp_path, divisor=2))
     refused = CliRunner().invoke(main, ["check", str(app), "--store", store])
     nobody = ["replay", f"{store}@1", str(app), "--key", "nobody"]
+    app.write_text(APP.replace("n int", "m int").format(folder=tmp_path, divisor=2))
+    columns = CliRunner().invoke(main, ["check", str(app), "--store", store])
     app.write_text(APP.format(folder=tmp_path, divisor=4))
     unseen = CliRunner().invoke(main, nobody)
     other = CliRunner().invoke(main, ["replay", f"{store}@1", str(app)])
@@ -289,6 +291,9 @@ def test_the_command_replays_shows_differences_and_missing_input(
     assert unseen.exit_code == 1
     assert "no record of key nobody was seen" in unseen.stdout
     assert "migrate=" in refused.stdout
+    assert columns.exit_code == 1
+    assert "n int is gone, which 'halves' was given" in columns.stdout
+    assert "m int is new" in columns.stdout
     assert other.exit_code == 1
     assert "shadow run" in other.stdout
     assert '"sum":1.5' in other.stdout  # before

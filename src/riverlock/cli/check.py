@@ -40,9 +40,10 @@ def check(
 
     Shows the graph, the operators with their uid, keys and state, and the guarantee
     that each sink gets, and why. Sinks that are servers are asked whether they can be
-    reached and fit; if one cannot, the exit code is 5. With --store also what becomes
-    of the state that is there: what is kept, added, dropped, widened, renamed,
-    migrated, or refused; exits with 1 if a start would be refused.
+    reached and fit; if one cannot, the exit code is 5. With --store also which columns
+    of sources are others than those of its newest epoch, and what becomes of the state
+    that is there: what is kept, added, dropped, widened, renamed, migrated, or refused;
+    exits with 1 if a start would be refused.
 
     \b
     Examples:
@@ -67,10 +68,21 @@ def _upgrade(compiled: CompiledFlow, store: str) -> dict[str, Any]:
     catalog = open_catalog(store)
     newest = catalog.resolve(None)
     upgrade = upgrade_of(catalog, compiled, newest)
+    inputs = compiled.inputs(newest)
+    refusals = [*inputs.refusals, *upgrade.refusals]
     return {
         "epoch": newest.epoch,
-        "refused": [str(error) for error in upgrade.refusals],
-        "hints": list(dict.fromkeys(error.hint for error in upgrade.refusals)),
+        "refused": [str(error) for error in refusals],
+        "hints": list(dict.fromkeys(error.hint for error in refusals)),
+        "columns": [
+            {
+                "source": step.operator,
+                "column": step.variable,
+                "action": step.action,
+                "detail": step.detail,
+            }
+            for step in inputs.steps
+        ],
         "upgrade": [asdict(step) for step in upgrade.steps],
     }
 
@@ -83,7 +95,7 @@ def _facts(flow: Flow, store: str | None) -> dict[str, Any]:
     from riverlock.spark.session import local_session
     from riverlock.storage.open import open_storage
 
-    compiled = flow.check()
+    compiled = flow.check(store=store)
     spark = local_session()
     with tempfile.TemporaryDirectory() as nowhere:
         storage = open_storage(nowhere)
@@ -187,6 +199,15 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def _print_upgrade(found: dict[str, Any]) -> None:
+    if found["columns"]:
+        click.echo(f"\ncolumns of sources since epoch {found['epoch']}")
+        text.table(
+            ("source", "column", "becomes", "how"),
+            [
+                (c["source"], c["column"], str(c["action"]), c["detail"])
+                for c in found["columns"]
+            ],
+        )
     click.echo(f"\nstate of epoch {found['epoch']}")
     text.table(
         ("operator", "state", "becomes", "how"),

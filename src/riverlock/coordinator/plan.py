@@ -47,6 +47,7 @@ class RegionPlan:
             its ``parallelism`` partitions must vote.
         sinks: Kind of each sink by name.
         event_times: Delay in microseconds of each ``event_time`` declaration.
+        columns: Columns of sources and of steps of user code, as DDL.
         restart: What to do after a failure.
     """
 
@@ -63,6 +64,7 @@ class RegionPlan:
     operators: Mapping[str, OperatorPlan] = field(default_factory=dict)
     sinks: Mapping[str, str] = field(default_factory=dict)
     event_times: Mapping[str, int] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a plan that no epoch could follow.

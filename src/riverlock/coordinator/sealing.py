@@ -63,6 +63,7 @@ def seal(
         history=_history(parent, plan),
         requests=planned.requests,
         inputs=_inputs(pending, parent),
+        columns=dict(plan.columns),
         watermarks=_watermarks(pending, parent, plan, votes),
         operators=_operators(pending, parent, plan),
         outputs={s: _output(s, kind, votes) for s, kind in plan.sinks.items()},

@@ -105,8 +105,10 @@ class Flow:
     def retired(self, *uids: str) -> Flow:
         """Say which operators are gone for good: new epochs leave their state out.
 
-        Without it a start refuses to orphan state. Earlier epochs keep it. May go once
-        an epoch of the new code is decided.
+        Also which columns of sources are not needed any more: ``"source.column"``.
+        Without it a start refuses to orphan state, or to go on without a column that
+        user code was given. Earlier epochs keep it. May go once an epoch of the new
+        code is decided.
         """
         self.retirements |= set(uids)
         return self

@@ -221,6 +221,8 @@ class Manifest(Record, frozen=True):
     # The last request that was taken up (§3.1).
     requests: int = 0
     inputs: dict[str, InputRange] = {}
+    # DDL by uid: of sources, and of what steps of user code were given.
+    columns: dict[str, str] = {}
     watermarks: dict[str, Watermark] = {}
     operators: dict[str, OperatorState] = {}
     outputs: dict[str, SinkOutput] = {}

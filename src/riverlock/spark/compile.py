@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
@@ -22,9 +22,11 @@ from riverlock.core.types import Field, Schema, Type, schema_of
 from riverlock.flow.aggregator import Aggregator
 from riverlock.flow.contents import Aggregates
 from riverlock.flow.graph import (
+    Connect,
     EventTime,
     Keyed,
     Output,
+    Read,
     RowWise,
     Write,
     inputs_of,
@@ -36,6 +38,7 @@ from riverlock.flow.unkeyed import ALL_RECORDS
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.windows import GAP, TIMED, TimeWindows
 from riverlock.runtime.columns import MARK, TIME
+from riverlock.runtime.input_columns import plan_inputs
 from riverlock.runtime.program import (
     DEAD,
     DEAD_SCHEMA,
@@ -49,7 +52,7 @@ from riverlock.sinks.base import SinkUse, TwoPhaseSink
 from riverlock.sinks.stagers import TableStager
 from riverlock.snapshot.records import InputRange
 from riverlock.spark.aggregates import Combine, Singles, plan_aggregates
-from riverlock.spark.frames import Frames, LateRows, visible
+from riverlock.spark.frames import Frames, LateRows, known_columns, visible
 from riverlock.spark.gaps import with_gap
 from riverlock.state.keys import check_keys
 
@@ -60,9 +63,10 @@ if TYPE_CHECKING:
 
     from riverlock.flow.flow import Flow
     from riverlock.flow.graph import Node
+    from riverlock.runtime.input_columns import InputChanges
     from riverlock.runtime.upgrade import Upgrade
     from riverlock.sinks.stager import Stager
-    from riverlock.snapshot.records import OperatorState
+    from riverlock.snapshot.records import Manifest, OperatorState
     from riverlock.sources.reader import Reader
 
 __all__ = ["CompiledFlow", "KeyedStage", "WriteStage", "compile_flow"]
@@ -120,6 +124,18 @@ class CompiledFlow:
     # How sinks are used, by uid.
     uses: Mapping[str, SinkUse]
     code: str
+    # Of sources, and of what steps of user code are given: DDL by uid.
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def inputs(self, newest: Manifest) -> InputChanges:
+        """Return how the columns of sources differ from those of an epoch."""
+        return plan_inputs(
+            newest.columns,
+            self.columns,
+            sources=[n.uid for n in self.flow.find(Read)],
+            retired=self.flow.retirements,
+            epoch=newest.epoch,
+        )
 
     def upgrade(self, operators: Mapping[str, OperatorState]) -> Upgrade:
         """Return what becomes of the operators of a snapshot.
@@ -215,7 +231,26 @@ class _Compiler:
             staged=staged,
             uses=self._uses,
             code=self._fingerprint(),
+            columns=self._columns(),
         )
+
+    def _columns(self) -> dict[str, str]:
+        """Return the columns of sources, and of what user code is given."""
+        given: dict[str, tuple[Node, ...]] = {}
+        for node in self._nodes:
+            if isinstance(node, Read) and not node.reads_bad_rows:
+                given[node.uid] = (node,)
+            elif isinstance(node, RowWise):
+                given[node.uid] = (node.input,)
+            elif isinstance(node, Keyed) and node.process is not None:
+                both = node.input if isinstance(node.input, Connect) else None
+                given[node.uid] = (both.left, both.right) if both else (node.input,)
+        found = {}
+        for uid, nodes in given.items():
+            frames = [self._frames.frame(node) for node in nodes]
+            fields = {f.name: f for made in frames for f in known_columns(made).fields}
+            found[uid] = Schema(tuple(fields.values())).ddl
+        return found
 
     def _keyed(self, node: Keyed) -> KeyedStage:
         frame = self._frames.frame(node.input)

@@ -7,6 +7,7 @@ runs.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -15,9 +16,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from riverlock.core.errors import InvalidFlowError
+from riverlock.core.errors import DefinitionError, InvalidFlowError
 from riverlock.core.times import END_US
-from riverlock.core.types import Schema, schema_of
+from riverlock.core.types import Field, Schema, schema_of
 from riverlock.flow.graph import (
     Connect,
     EventTime,
@@ -50,6 +51,7 @@ __all__ = [
     "LateRows",
     "as_column",
     "hidden_columns",
+    "known_columns",
     "pane_end",
     "visible",
 ]
@@ -73,6 +75,18 @@ def visible(frame: DataFrame) -> Schema:
     """Return the columns that users see."""
     struct = StructType([f for f in frame.schema.fields if f.name not in HIDDEN])
     return schema_of(struct)
+
+
+def known_columns(frame: DataFrame) -> Schema:
+    """Return the columns that users see, but for those of types unknown to us.
+
+    Spark may read more types than an operator can be given.
+    """
+    found: dict[str, Field] = {}
+    for each in frame.schema.fields:
+        with suppress(DefinitionError):
+            found |= {f.name: f for f in schema_of(StructType([each])).fields}
+    return Schema(tuple(f for f in found.values() if f.name not in HIDDEN))
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 from riverlock.coordinator.plan import RegionPlan
 from riverlock.coordinator.restart import ExponentialDelay, RestartPolicy
 from riverlock.core.clock import Clock, SystemClock
-from riverlock.core.errors import InvalidConfigError, StorageError
+from riverlock.core.errors import InvalidConfigError, InvalidFlowError, StorageError
 from riverlock.core.times import duration_us
 from riverlock.flow.graph import Read, upstream
 from riverlock.runtime.admission import Admission
 from riverlock.runtime.autoscale import Autoscale
 from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import RegionDriver
+from riverlock.runtime.input_columns import plan_inputs
 from riverlock.runtime.ownership import Heartbeat
 from riverlock.runtime.planner import Planner
 from riverlock.sinks.committer import Owner
@@ -38,12 +39,13 @@ from riverlock.spark.ahead import ReadAhead
 from riverlock.spark.committers import committer_of
 from riverlock.spark.compile import CompiledFlow, KeyedStage, compile_flow
 from riverlock.spark.engine import SparkEngine
+from riverlock.spark.frames import known_columns
 from riverlock.spark.readers import reader_of
 from riverlock.spark.session import job_conf, local_session
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -146,8 +148,14 @@ def start(flow: Flow, store: str, **options: Any) -> Handle:
     return Handle(_Run(flow, store, RunOptions(**options)))
 
 
-def check(flow: Flow, **options: Any) -> CompiledFlow:
-    """Check a flow without a store and without reading anything.
+def check(flow: Flow, *, store: str | None = None, **options: Any) -> CompiledFlow:
+    """Check a flow without reading anything.
+
+    Args:
+        flow: The flow.
+        store: A store to go on from, which is not touched: what a source has lost
+            since its newest epoch is told if it is missed.
+        options: As of ``run``.
 
     Raises:
         InvalidFlowError: Something in it is impossible.
@@ -159,7 +167,49 @@ def check(flow: Flow, **options: Any) -> CompiledFlow:
         readers = readers_of(flow, spark, storage, chosen)
         for reader in readers.values():
             stack.callback(reader.close)
+        known = None if store is None else Catalog(open_storage(store))
+        return _compiled(flow, spark, readers, known)
+
+
+def _compiled(
+    flow: Flow,
+    spark: SparkSession,
+    readers: Mapping[str, Reader],
+    catalog: Catalog | None,
+) -> CompiledFlow:
+    """Compile a flow; if that fails, what its sources have lost is told.
+
+    Raises:
+        InvalidFlowError: Something in it is impossible.
+    """
+    try:
         return compile_flow(flow, spark, readers)
+    except InvalidFlowError as error:
+        newest = None if catalog is None else catalog.newest()
+        if newest is None:
+            raise
+        now = {
+            uid: known_columns(r.read(at, at)).ddl for uid, r, at in _begins(readers)
+        }
+        changes = plan_inputs(
+            newest.columns,
+            now,
+            sources=now,
+            retired=flow.retirements,
+            epoch=newest.epoch,
+        )
+        if not changes.steps:
+            raise
+        raise InvalidFlowError(
+            str(error.__dict__["what"]),
+            expected=str(error.__dict__["expected"]),
+            found=str(error.__dict__["found"]),
+            hint=f"since epoch {newest.epoch}, {changes}",
+        ) from error
+
+
+def _begins(readers: Mapping[str, Reader]) -> list[tuple[str, Reader, Any]]:
+    return [(uid, reader, reader.initial()) for uid, reader in readers.items()]
 
 
 def readers_of(
@@ -234,13 +284,14 @@ class _Run:
         readers = readers_of(flow, spark, self._storage, options)
         for reader in readers.values():
             stack.callback(reader.close)
-        compiled = compile_flow(flow, spark, readers)
+        compiled = _compiled(flow, spark, readers, self._catalog)
         now_us = options.clock.now_us()
         record = self._catalog.open_flow(
             flow.name, key_groups=flow.key_groups, now_us=now_us
         )
         newest = self._catalog.newest()
         if newest is not None:
+            compiled.inputs(newest).check()
             check_upgrade(self._catalog, compiled, newest)
             check_outputs(newest, {w.uid: w.sink.kind for w in flow.writes})
         owner = claim(self._catalog, now_us=now_us)
@@ -378,6 +429,7 @@ class _Run:
             operators={s.id: s.plan for s in keyed},
             sinks={w.uid: w.sink.kind for w in self._flow.writes},
             event_times={u: n.delay_us for u, n in compiled.event_times.items()},
+            columns=compiled.columns,
         )
 
     def _planner(self, compiled: CompiledFlow, readers: dict[str, Reader]) -> Planner:
