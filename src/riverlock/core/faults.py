@@ -73,6 +73,8 @@ VERB_POINTS: Final[dict[str, str]] = {
     "V2": "what the decision refers to is durable, nothing is decided",
     "V3": "the decision is durable, what follows from it is not done",
     "V4": "a part of what follows is done",
+    "V5": "a pin is written, whether its epoch is still there is not known",
+    "V6": "some output of undone epochs is out of sight, some is not",
 }
 
 _PAUSE_POLL_SECONDS: Final = 0.02

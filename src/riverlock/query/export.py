@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from riverlock.core import faults
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.extras import load_extra
 from riverlock.query.views import TIMERS
@@ -90,6 +91,7 @@ def _write_parquet(relation: Relation, path: Path) -> int:
         for batch in relation.batches():
             writer.write_batch(batch)
             rows += batch.num_rows
+    faults.hit("V2")
     unfinished.rename(path / "part-00000.parquet")
     return rows
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from riverlock.core import faults
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -69,6 +71,7 @@ def _move(here: Path, there: Path, spans: Iterable[Any]) -> int:
     there.mkdir(parents=True, exist_ok=True)
     for folder in folders:
         folder.rename(there / folder.name)
+        faults.hit("V6")
     for listing in _chosen(listings, _LISTING, chosen):
         listing.replace(target / listing.name)
     for changed in {here, there, listings, target}:

@@ -11,6 +11,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from riverlock.core import faults
 from riverlock.core.errors import (
     InvalidConfigError,
     SnapshotCorruptedError,
@@ -235,6 +236,7 @@ class Catalog:
         """
         if not self.storage.put_if_absent(path, seal(record)):
             return False
+        faults.hit("V5")
         # From here on retention spares it; it may have gone just before.
         try:
             self.check_whole(epoch)

@@ -168,4 +168,5 @@ def expire(catalog: Catalog, plan: Expiry, *, now_us: int) -> int:
         if path not in spared:
             catalog.storage.delete(path)
             gone += 1
+            faults.hit("V4")
     return gone

@@ -155,6 +155,7 @@ def fork(catalog: Catalog, plan: Fork, *, now_us: int) -> Catalog:
         _copy_lists(catalog.storage, new.storage, plan.target)
         copy_channels(catalog.storage, new.storage, plan.target)
         _found(catalog, new, plan, record, now_us=now_us)
+    faults.hit("V4")
     new.storage.delete(FORKING)
     return new
 

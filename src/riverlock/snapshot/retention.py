@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from riverlock.core import faults
 from riverlock.core.errors import SnapshotNotFoundError, StorageNotFoundError
 from riverlock.core.times import micros
 from riverlock.snapshot.channel import passed_files
@@ -152,6 +153,7 @@ def delete_manifests(
         except StorageNotFoundError:
             continue
         storage.delete(paths.manifest(epoch))
+        faults.hit("V2")
     pinned = pinned_epochs(catalog, now_us=now_us)
     for epoch in sorted(pinned & removed.keys()):
         storage.put_if_absent(paths.manifest(epoch), removed.pop(epoch))

@@ -32,8 +32,9 @@ from riverlock.flow.operators import BuiltIn
 from riverlock.flow.process import check_process, side_outputs
 from riverlock.runtime.admission import Admission
 from riverlock.runtime.cleaner import Cleaner
-from riverlock.runtime.columns import GROUP, SEQ, TIME, rows_table
+from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, rows_table
 from riverlock.runtime.driver import RegionDriver
+from riverlock.runtime.inputs import EVENTS, INITIAL_ROW, INITIALS
 from riverlock.runtime.ownership import Heartbeat
 from riverlock.runtime.planner import Planner
 from riverlock.runtime.program import MAIN, OperatorProgram
@@ -47,7 +48,7 @@ from riverlock.snapshot.records import InputRange, Manifest, Run
 from riverlock.snapshot.retention import Retention
 from riverlock.spark import replay as replaying
 from riverlock.spark.compile import CompiledFlow, KeyedStage, _pickled
-from riverlock.spark.engine import SparkEngine
+from riverlock.spark.engine import SparkEngine, _needs_initial
 from riverlock.state.keys import check_keys, key_group, owner_of
 from riverlock.state.lmdb_store import close_below
 from riverlock.storage import LocalStorage
@@ -127,9 +128,12 @@ class LocalEngine(SparkEngine):
         ((uid, reader),) = self.readers.items()
         span = order.planned.inputs[uid]
         rows = reader.read(span.start, span.end)
-        if not rows:
+        parts = [self._hidden(stage, rows)] if rows else []
+        if _needs_initial(stage, parent):
+            parts.append(self._initial_rows(stage))
+        if not parts:
             return {}
-        table = self._hidden(stage, rows)
+        table = pa.concat_tables(parts, promote_options="default")
         groups = table[GROUP].to_pylist()
         owners = [owner_of(g, self.parallelism, self._groups) for g in groups]
         return {
@@ -156,12 +160,33 @@ class LocalEngine(SparkEngine):
             at = names.index(event_time.column)
             times = [None if r[at] is None else micros(r[at]) for r in rows]
             table = table.append_column(TIME, pa.array(times, pa.int64()))
+        if program.initial is not None:
+            kinds = pa.array([EVENTS] * len(rows), pa.int32())
+            table = table.append_column(INPUT, kinds)
         table = table.append_column(SEQ, pa.array(range(len(rows)), pa.int64()))
         return table.append_column(GROUP, pa.array(groups, pa.int32()))
 
+    def _initial_rows(self, stage: KeyedStage) -> pa.Table:
+        program, (_, rows) = stage.program, stage.node.initial
+        assert program.initial is not None
+        table = rows_table(rows, program.initial)
+        keys = table.select(program.keys.names)
+        groups = [
+            key_group(tuple(row.values()), program.keys, self._groups)
+            for row in keys.to_pylist()
+        ]
+        packed = table.to_struct_array()
+        kinds = pa.array([INITIALS] * len(rows), pa.int32())
+        keys = keys.append_column(INITIAL_ROW, packed).append_column(INPUT, kinds)
+        keys = keys.append_column(SEQ, pa.array(range(len(rows)), pa.int64()))
+        return keys.append_column(GROUP, pa.array(groups, pa.int32()))
+
 
 def compiled(flow: rl.Flow) -> CompiledFlow:
-    """Return the stages of a flow whose operators read its source directly."""
+    """Return the stages of a flow whose operators read its source directly.
+
+    Initial state is given as columns and rows, not as a DataFrame.
+    """
     event_times = {node.uid: node for node in flow.find(EventTime)}
     uses: dict[str, SinkUse] = {}
     stages = tuple(_stage(flow, n, tuple(event_times), uses) for n in flow.find(Keyed))
@@ -204,6 +229,7 @@ def _stage(
         keys=keys,
         input=columns,
         outputs=outputs,
+        initial=None if node.initial is None else schema_of(node.initial[0]),
         event_times=event_times,
     )
     return KeyedStage(

@@ -96,11 +96,28 @@ def test_expire_spares_young_epochs(store: Catalog) -> None:
     assert plan.spared == {3: ("decided within the grace period",)}
 
 
-def test_an_expiry_that_is_killed_leaves_whole_epochs(store: Catalog) -> None:
-    assert killed_at("V3", lambda: rl.stores.expire(where(store), epochs=2))
+@pytest.mark.parametrize(
+    ("point", "count", "epochs", "numbers"),
+    [
+        ("V2", 1, [2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6]),
+        ("V2", 3, [4, 5, 6], [1, 2, 3, 4, 5, 6]),
+        ("V3", 1, [5, 6], [1, 2, 3, 4, 5, 6]),
+        ("V4", 2, [5, 6], [3, 4, 5, 6]),
+    ],
+)
+def test_an_expiry_that_is_killed_leaves_whole_epochs(
+    store: Catalog, point: str, count: int, epochs: list[int], numbers: list[int]
+) -> None:
+    def expire() -> None:
+        rl.stores.expire(where(store), epochs=2)
 
+    assert killed_at(point, expire, count=count)
+
+    assert store.epochs() == epochs
+    assert files(store) == numbers
+    assert all(report.is_whole for report in verify(store))
+    expire()
     assert store.epochs() == [5, 6]
-    assert files(store) == [1, 2, 3, 4, 5, 6]
     assert all(report.is_whole for report in verify(store))
     sweep(store, Retention())
     assert files(store) == [5, 6]
