@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,18 +19,27 @@ def arm(point: str, *, count: int = 1) -> None:
     module._ACTIVE = True
 
 
-def killed(step: Callable[[], object]) -> bool:
-    """Run a step in a child; tells whether the child was killed in it."""
+def beside(step: Callable[[], object]) -> int:
+    """Run a step in a child, beside us; returns its process id."""
     with warnings.catch_warnings():
-        # Newer Pythons warn if there are threads: the child starts none, and soon dies.
+        # Newer Pythons warn if there are threads: the child uses none of them.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
+        code = 1
         try:
             step()
+            code = 0
+        except BaseException:  # noqa: BLE001 - the process ends, and must say why
+            traceback.print_exc()
         finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
+            os._exit(code)
+    return child
+
+
+def killed(step: Callable[[], object]) -> bool:
+    """Run a step in a child; tells whether the child was killed in it."""
+    _, status = os.waitpid(beside(step), 0)
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 

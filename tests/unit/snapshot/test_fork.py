@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.unit.snapshot.builders import as_dict, catalog, manifest, write
-from tests.unit.snapshot.killing import killed_at
+from tests.unit.snapshot.killing import beside, killed_at
 from tests.unit.snapshot.small_flow import SmallFlow, output_of, state_of
 
 import riverlock as rl
@@ -231,3 +231,37 @@ def test_parent_and_fork_side_by_side(tmp_path: Path, epochs: int) -> None:
     assert second.store.epochs() == list(range(newest - 2, newest + 1))
     left = list((tmp_path / "store").rglob("*.parquet"))
     assert len(left) < 60
+
+
+@pytest.mark.parametrize(
+    "epochs", [16, pytest.param(1000, marks=pytest.mark.slow, id="a-thousand")]
+)
+def test_parent_and_fork_run_at_the_same_time(tmp_path: Path, epochs: int) -> None:
+    """Two processes with loops, tasks, sinks and cleaners of their own."""
+    rows = [(f"k{n * 7 % 23}", n % 11) for n in range(epochs + 10)]
+    parent = SmallFlow(tmp_path / "store", rows, tmp_path / "out")
+    parent.run(10, epoch_rows=1)
+    others = [*rows[:10], *((f"k{n * 3 % 29}", n % 5) for n in range(epochs))]
+    child = SmallFlow(tmp_path / "fork", others, tmp_path / "fork-out", parallelism=2)
+    rl.stores.fork(str(parent.store), str(child.store))
+
+    def go_on(flow: SmallFlow) -> None:
+        while flow.catalog.resolve(None).inputs["rows"].end < len(flow.rows):
+            # Lives of drivers that are short: each begins with a sweep.
+            flow.run(8, epoch_rows=1, retention=TIGHT)
+            check_whole(flow)
+
+    process = beside(lambda: go_on(child))
+    go_on(parent)
+    assert os.waitpid(process, 0)[1] == 0
+
+    for flow in (child, parent):  # the fork may let go of what its parent holds
+        sweep(flow.catalog, TIGHT)
+        assert flow.state() == state_of(flow.rows)
+    check_whole(parent, child)
+    assert parent.output() == output_of(rows)
+    assert child.output() == output_of(others) - output_of(rows[:10])
+    assert parent.catalog.resolve(None).epoch == epochs + 9
+    # The epoch that was forked is held as long as the fork has files of it.
+    forked = {r.epoch for r in rl.stores.forks(str(parent.store))}
+    assert set(parent.catalog.epochs()) == {epochs + 9, *forked}
