@@ -31,6 +31,8 @@ __all__ = ["Retention", "delete_manifests", "expired_paths", "sweep"]
 
 # After so long, files of an epoch that was never decided are those of a dead run.
 _UNDECIDED = timedelta(days=1)
+# No write takes so long: what is written now must not go, however short the grace is.
+_WRITING = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +133,7 @@ def sweep(
             gone += 1
     release_parents(catalog)
     if isinstance(catalog.storage, SupportsTemporaries):
-        gone += catalog.storage.forget_temporaries(now - keep.grace)
+        gone += catalog.storage.forget_temporaries(now - max(keep.grace, _WRITING))
     return gone
 
 
