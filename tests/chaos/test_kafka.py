@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -20,26 +18,19 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from tests.chaos import kafka_copy, kafka_flow
 from tests.chaos.children import DEADLINE_SECONDS, ROOT
-from tests.chaos.kafka_copy import Options
+from tests.chaos.kafka_copy import Copy
 from tests.servers.kafka import Topic, all_records, send, send_in_transactions
 from tools.kafka_server import KafkaServer
 
 from riverlock.core import faults
 from riverlock.sinks.committer import Committer
 from riverlock.snapshot.records import SinkOutput
-from riverlock.storage.local import LocalStorage
 
 pytestmark = pytest.mark.chaos
 
-# 50 are asked for where there is time: KAFKA_KILLS=50.
-KILLS = int(os.environ.get("KAFKA_KILLS", "30"))
-# Imported once, in a process that is forked for each driver and never connects.
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.chaos.kafka_copy", "confluent_kafka"])
 
-
-def options(kafka: KafkaServer, topic: Topic, folder: Path) -> Options:
-    return Options(
+def plan_of(kafka: KafkaServer, topic: Topic, folder: Path) -> Copy:
+    return Copy(
         servers=kafka.servers,
         source=topic(2),
         target=topic(3),
@@ -47,7 +38,7 @@ def options(kafka: KafkaServer, topic: Topic, folder: Path) -> Options:
     )
 
 
-def fill(plan: Options, rows: int) -> None:
+def fill(plan: Copy, rows: int) -> None:
     """Send records in transactions, a few of which are aborted."""
     numbers = iter(range(rows))
     groups = [[next(numbers) for _ in range(20)] for _ in range(rows // 20)]
@@ -67,38 +58,17 @@ def records(servers: str, name: str) -> Counter[tuple[bytes, bytes, int]]:
     )
 
 
-def test_a_driver_that_is_killed_at_random_leaves_no_loss_and_no_double(
-    kafka: KafkaServer, topic: Topic, tmp_path: Path
-) -> None:
-    plan, chance = options(kafka, topic, tmp_path), random.Random(6)
-    fill(plan, KILLS * 60)
-    expected = records(plan.servers, plan.source)
-    killed = 0
-
-    while killed < KILLS:
-        doomed = kafka_copy.with_death(plan, chance)
-        child = _CONTEXT.Process(target=kafka_copy.main, args=(doomed,))
-        child.start()
-        child.join()
-        assert child.exitcode in (0, -signal.SIGKILL)
-        killed += child.exitcode != 0
-        # Readers saw whole epochs, and nothing twice, after every death.
-        shown = records(plan.servers, plan.target) if killed % 10 == 0 else Counter()
-        assert shown <= expected
-    kafka_copy.copy(plan)
-
-    assert records(plan.servers, plan.target) == expected
-
-
 class Outage:
     """Takes the broker away right before an epoch is committed."""
 
     guarantee = ""
 
-    def __init__(self, committer: Committer, kafka: KafkaServer) -> None:
-        self.committer, self.kafka = committer, kafka
-        self.open = committer.open
-        self.began = threading.Event()
+    def __init__(self, kafka: KafkaServer) -> None:
+        self.kafka, self.began = kafka, threading.Event()
+
+    def around(self, committer: Committer) -> Committer:
+        self.committer, self.open = committer, committer.open
+        return self
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         if epoch == 3 and not self.began.is_set():
@@ -110,15 +80,13 @@ class Outage:
 def test_a_broker_that_is_away_for_a_while_is_waited_for(
     kafka: KafkaServer, topic: Topic, tmp_path: Path
 ) -> None:
-    plan = options(kafka, topic, tmp_path)
+    plan = replace(plan_of(kafka, topic, tmp_path), attempts=20)
     fill(plan, 200)
     expected = records(plan.servers, plan.source)
-    storage = LocalStorage(tmp_path / "store")
-    committer = kafka_copy.sink(plan).committer(kafka_copy.USE, storage)
-    outage = Outage(committer, kafka)
+    outage = Outage(kafka)
 
     with ThreadPoolExecutor(1) as beside:
-        copying = beside.submit(kafka_copy.copy, replace(plan, attempts=20), outage)
+        copying = beside.submit(kafka_copy.run, plan, around=outage.around)
         assert outage.began.wait(DEADLINE_SECONDS)
         # Here, not beside: the broker ends with the thread that started it.
         kafka.start()

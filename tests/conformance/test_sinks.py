@@ -21,7 +21,7 @@ from tests.servers.mariadb import Mariadb
 from tests.servers.postgres import PASSWORD as PG_PASSWORD
 from tests.servers.postgres import Postgres
 from tests.servers.redis import redis_server
-from tests.servers.s3 import s3_server, s3_settings
+from tests.servers.s3 import s3_settings
 
 import riverlock as rl
 from riverlock.sinks.base import Sink, SinkUse
@@ -36,12 +36,6 @@ from riverlock.storage.local import LocalStorage
 from riverlock.storage.object import ObjectStorage
 from riverlock.storage.open import open_storage
 from riverlock.testing import SinkConformance, SinkRun
-
-
-@pytest.fixture(scope="module")
-def s3_endpoint() -> Iterator[str]:
-    with s3_server() as endpoint:
-        yield endpoint
 
 
 class TestFiles(SinkConformance):

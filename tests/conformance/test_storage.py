@@ -5,13 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.servers.s3 import s3_server
 
 from riverlock.core.errors import StorageError, StorageNotFoundError
 from riverlock.storage import LocalStorage, Reason, Storage
@@ -19,12 +18,6 @@ from riverlock.storage.object import ObjectStorage
 
 RACERS = 8
 ROUNDS = 5
-
-
-@pytest.fixture(scope="module")
-def s3_endpoint() -> Iterator[str]:
-    with s3_server() as endpoint:
-        yield endpoint
 
 
 def make_local(tmp_path: Path, _: Callable[[], str]) -> Storage:

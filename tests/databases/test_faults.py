@@ -1,12 +1,9 @@
-"""Databases under kills, outages and lost answers: tables equal the oracle's."""
+"""Databases under outages and lost answers: tables equal the oracle's."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,13 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.databases import numbers
-from tests.databases.places import (
-    Place,
-    SqlitePlace,
-    mariadb_place,
-    postgres_place,
-)
+from tests.chaos import numbers
+from tests.databases.places import Place, mariadb_place, postgres_place
 from tests.servers.mariadb import PASSWORD as MARIADB_PASSWORD
 from tests.servers.postgres import PASSWORD as POSTGRES_PASSWORD
 from tests.servers.proxy import CuttingProxy
@@ -30,20 +22,12 @@ from riverlock.snapshot.status import Status
 
 pytestmark = pytest.mark.chaos
 
-KILLS = int(os.environ.get("RIVERLOCK_KILLS", "4"))
 OUTAGE_SECONDS = float(os.environ.get("RIVERLOCK_OUTAGE_SECONDS", "0.5"))
 OWN_TABLES = {"numbers", "totals", "riverlock_epochs"}
 SERVERS: dict[str, Callable[[Any], Place]] = {
     "postgres": postgres_place,
     "mariadb": mariadb_place,
 }
-
-
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "sqlite":
-        return SqlitePlace(tmp_path)
-    return SERVERS[request.param](request.getfixturevalue(request.param))
 
 
 def assert_equals_the_oracle(place: Place, end: int) -> None:
@@ -53,66 +37,6 @@ def assert_equals_the_oracle(place: Place, end: int) -> None:
     assert [tuple(r) for r in rows] == [(n, f"number {n}") for n in range(end)]
     assert dict(sums) == numbers.totals(end)
     assert place.tables() == OWN_TABLES, "left behind"
-
-
-class Poller:
-    """Reads both tables, over and over, and keeps what no reader may see."""
-
-    def __init__(self, place: Place) -> None:
-        self._place, self._done = place, threading.Event()
-        self.reads, self.wrong = 0, list[str]()
-
-    def look(self) -> None:
-        if not {"numbers", "totals"} <= self._place.tables():
-            return
-        (per_epoch, sums) = self._place.snapshot(
-            "SELECT epoch, COUNT(*) FROM {}numbers GROUP BY epoch ORDER BY epoch",
-            "SELECT k, total, epoch FROM {}totals",
-        )
-        self.reads += 1
-        seen = [tuple(r) for r in per_epoch]
-        whole = [(e, numbers.EPOCH_ROWS) for e in range(len(seen))]
-        if seen != whole:
-            self.wrong.append(f"numbers shows {seen[-3:]}")
-        newest = max((e for _, _, e in sums), default=-1) + 1
-        if {k: t for k, t, _ in sums} != numbers.totals(newest * numbers.EPOCH_ROWS):
-            self.wrong.append(f"totals of epoch {newest}: {sums}")
-        if not 0 <= len(seen) - newest <= 1:
-            self.wrong.append(f"sinks at {len(seen)} and {newest}")
-
-    def _poll(self) -> None:
-        while not self._done.wait(0.02):
-            self.look()
-
-    @contextmanager
-    def polling(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._poll, name="riverlock-poller")
-        thread.start()
-        try:
-            yield
-        finally:
-            self._done.set()
-            thread.join()
-
-
-def test_kills_lose_and_repeat_nothing(place: Place, tmp_path: Path) -> None:
-    poller = Poller(place)
-    command = [sys.executable, "-m", "tests.databases.nursery", str(tmp_path / "store")]
-    arguments = [place.url, place.schema or "-", str(KILLS), "11"]
-
-    with poller.polling():
-        done = subprocess.run(
-            [*command, *arguments], capture_output=True, check=False, text=True
-        )
-
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout)
-    assert found["codes"] == [-signal.SIGKILL] * KILLS, done.stderr[-3000:]
-    assert found["last"] == 0, done.stderr[-3000:]
-    assert_equals_the_oracle(place, found["limit"])
-    poller.look()
-    assert poller.reads > 0
-    assert poller.wrong == []
 
 
 class Statuses:

@@ -38,3 +38,12 @@ def mariadb() -> Iterator[Mariadb]:
         yield server
     finally:
         server.close()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """An emulator of S3."""
+    from tests.servers.s3 import s3_server
+
+    with s3_server() as endpoint:
+        yield endpoint

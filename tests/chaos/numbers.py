@@ -1,8 +1,7 @@
-"""A flow of numbers with two sinks of one database, driven without Spark.
+"""A flow of numbers, whose output anybody can compute, for any sink.
 
-Driver, coordinator, store and sinks are the real ones. Only the engine is our own: it
-runs two tasks in this thread, whose rows follow from the numbers they read, so that
-anybody can say what the tables must hold.
+Two tasks run in this thread. ``numbers`` are rows that are added, ``totals`` rows that
+take the place of those before with their key.
 """
 
 from __future__ import annotations
@@ -13,29 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from tests.chaos.bare import BareRun
 
 import riverlock as rl
 from riverlock.coordinator.instructions import RunStage
-from riverlock.coordinator.plan import RegionPlan
-from riverlock.coordinator.restart import ExponentialDelay
 from riverlock.coordinator.votes import Vote
-from riverlock.core.clock import SystemClock
 from riverlock.core.types import Schema, schema_of
-from riverlock.runtime.admission import Admission
-from riverlock.runtime.cleaner import Cleaner
-from riverlock.runtime.driver import RegionDriver
-from riverlock.runtime.ownership import Heartbeat
-from riverlock.runtime.planner import Planner
 from riverlock.runtime.task import Place, Staging, Targets
-from riverlock.sinks.base import SinkUse, TwoPhaseSink
-from riverlock.sinks.committer import Owner
+from riverlock.sinks.base import TwoPhaseSink
 from riverlock.sinks.stager import Stager
-from riverlock.snapshot.catalog import MAIN_REGION, Catalog
-from riverlock.snapshot.claims import claim
 from riverlock.snapshot.records import InputRange, Manifest
-from riverlock.snapshot.retention import Retention
 from riverlock.snapshot.status import Status
-from riverlock.storage import LocalStorage
 
 KEYS = 7
 TASKS = 2
@@ -132,14 +119,32 @@ def _table(rows: list[Any], schema: Schema) -> pa.Table:
 
 
 def sinks_of(url: str, schema: str | None = None) -> dict[str, TwoPhaseSink]:
-    """Return the sinks: one that adds, one that replaces by key."""
-    before = "" if schema is None else f"{schema}."
+    """Return two tables of a database: one that grows, one that replaces by key."""
+    before = f"{schema}." if schema else ""
     return {
         "numbers": rl.sinks.sql(url, table=f"{before}numbers", create=True),
         "totals": rl.sinks.sql(
             url, table=f"{before}totals", mode="upsert", key="k", create=True
         ),
     }
+
+
+def redis_sinks(url: str, prefix: str) -> dict[str, TwoPhaseSink]:
+    """Return a stream and hashes of Redis."""
+    return {
+        "numbers": rl.sinks.redis(url, key=f"{prefix}:numbers", shape="stream"),
+        "totals": rl.sinks.redis(url, key=f"{prefix}:total:{{k}}"),
+    }
+
+
+def delta_sinks(path: str) -> dict[str, TwoPhaseSink]:
+    """Return a Delta table."""
+    return {"numbers": rl.sinks.delta(path)}
+
+
+def file_sinks(path: str) -> dict[str, TwoPhaseSink]:
+    """Return files."""
+    return {"numbers": rl.sinks.files(path, format="json")}
 
 
 def run(
@@ -150,59 +155,13 @@ def run(
     on_status: Callable[[Status], None] = lambda _: None,
 ) -> None:
     """Run from where the store says until the numbers end."""
-    clock, storage = SystemClock(), LocalStorage(store)
-    catalog = Catalog(storage)
-    flow = catalog.open_flow("numbers", key_groups=8, now_us=clock.now_us()).id
-    owner = claim(catalog, now_us=clock.now_us())
-    uses = {
-        name: SinkUse(uid=name, schema=SCHEMAS[name], replaces=False) for name in sinks
-    }
-    stagers = {name: sink.stager(uses[name]) for name, sink in sinks.items()}
-    committers = {n: sink.committer(uses[n], storage) for n, sink in sinks.items()}
-    heartbeat = Heartbeat(catalog, owner, lambda: None)
-    heartbeat.start()
-    cleaner = Cleaner(catalog, Retention())
-    try:
-        for name, committer in committers.items():
-            committer.open(Owner(flow=flow, sink=name, run=owner.run))
-        place = Place(
-            storage=storage,
-            region=MAIN_REGION,
-            stage="write",
-            run=owner.run,
-            token=owner.token,
-            flow=flow,
-        )
-        RegionDriver(
-            plan=RegionPlan(
-                store=str(store),
-                flow=flow,
-                region=MAIN_REGION,
-                run=owner.run,
-                token=owner.token,
-                key_groups=8,
-                parallelism=TASKS,
-                code="",
-                stages=("write",),
-                restart=ExponentialDelay(initial_us=20_000, max_us=200_000, attempts=5),
-                sinks={name: sink.kind for name, sink in sinks.items()},
-            ),
-            catalog=catalog,
-            engine=TwoTasks(place, stagers),
-            planner=Planner(
-                readers={"in": Counter(limit)},
-                clock=clock,
-                admission=Admission(target_us=None, max_rows=EPOCH_ROWS),
-                operators={},
-                sources={},
-                stops_at_end=True,
-            ),
-            committers=committers,
-            heartbeat=heartbeat,
-            cleaner=cleaner,
-            clock=clock,
-            on_status=on_status,
-        ).run()
-    finally:
-        cleaner.stop()
-        heartbeat.stop()
+    BareRun(
+        store=store,
+        sinks=sinks,
+        schemas=SCHEMAS,
+        reader=Counter(limit),
+        engine=TwoTasks,
+        rows=EPOCH_ROWS,
+        tasks=TASKS,
+        on_status=on_status,
+    ).to_the_end()

@@ -1,0 +1,131 @@
+"""A run with the real driver and without Spark: epochs and kills cost little.
+
+Planning, coordinator, store, sinks and recovery are those of every run. What tasks do
+is up to the engine, which runs in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from riverlock.coordinator.plan import RegionPlan
+from riverlock.coordinator.restart import ExponentialDelay
+from riverlock.core.clock import SystemClock
+from riverlock.core.types import Schema
+from riverlock.runtime.admission import Admission
+from riverlock.runtime.cleaner import Cleaner
+from riverlock.runtime.driver import Engine, RegionDriver
+from riverlock.runtime.ownership import Heartbeat
+from riverlock.runtime.planner import Planner
+from riverlock.runtime.task import Place
+from riverlock.sinks.base import SinkUse, TwoPhaseSink
+from riverlock.sinks.committer import Committer, Owner
+from riverlock.sinks.stager import Stager
+from riverlock.snapshot.catalog import MAIN_REGION, Catalog
+from riverlock.snapshot.claims import claim
+from riverlock.snapshot.records import Run
+from riverlock.snapshot.retention import Retention
+from riverlock.snapshot.status import Status
+from riverlock.sources.reader import Reader
+from riverlock.storage import LocalStorage
+
+EngineOf = Callable[[Place, Mapping[str, Stager]], Engine]
+_STAGE = "write"
+_KEY_GROUPS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class BareRun:
+    """What a run reads, does, and writes; one stage, one input named ``in``."""
+
+    store: Path
+    sinks: Mapping[str, TwoPhaseSink]
+    schemas: Mapping[str, Schema]
+    reader: Reader
+    engine: EngineOf
+    rows: int  # of an epoch
+    tasks: int = 1
+    attempts: int = 5
+    on_status: Callable[[Status], None] = lambda _: None
+    # What a test puts between the driver and a committer.
+    around: Mapping[str, Callable[[Committer], Committer]] = field(default_factory=dict)
+
+    def to_the_end(self) -> None:
+        """Run from where the store says until the input is used up."""
+        with ExitStack() as stack:
+            self._driver(stack).run()
+
+    def _driver(self, stack: ExitStack) -> RegionDriver:
+        clock, storage = SystemClock(), LocalStorage(self.store)
+        catalog = Catalog(storage)
+        flow = catalog.open_flow(
+            "bare", key_groups=_KEY_GROUPS, now_us=clock.now_us()
+        ).id
+        owner = claim(catalog, now_us=clock.now_us())
+        heartbeat = Heartbeat(catalog, owner, lambda: None)
+        heartbeat.start()
+        stack.callback(heartbeat.stop)
+        cleaner = Cleaner(catalog, Retention(epochs=5))
+        stack.callback(cleaner.stop)
+        place = Place(
+            storage=storage,
+            region=MAIN_REGION,
+            stage=_STAGE,
+            run=owner.run,
+            token=owner.token,
+            flow=flow,
+        )
+        stagers = {n: sink.stager(self._use(n)) for n, sink in self.sinks.items()}
+        return RegionDriver(
+            plan=self._plan(flow, owner),
+            catalog=catalog,
+            engine=self.engine(place, stagers),
+            planner=Planner(
+                readers={"in": self.reader},
+                clock=clock,
+                admission=Admission(target_us=None, max_rows=self.rows),
+                operators={},
+                sources={},
+                stops_at_end=True,
+            ),
+            committers=self._committers(storage, flow, owner.run),
+            heartbeat=heartbeat,
+            cleaner=cleaner,
+            clock=clock,
+            on_status=self.on_status,
+        )
+
+    def _plan(self, flow: str, owner: Run) -> RegionPlan:
+        return RegionPlan(
+            store=str(self.store),
+            flow=flow,
+            region=MAIN_REGION,
+            run=owner.run,
+            token=owner.token,
+            key_groups=_KEY_GROUPS,
+            parallelism=self.tasks,
+            code="",
+            stages=(_STAGE,),
+            restart=ExponentialDelay(
+                initial_us=20_000, max_us=200_000, attempts=self.attempts
+            ),
+            sinks={name: sink.kind for name, sink in self.sinks.items()},
+        )
+
+    def _use(self, name: str) -> SinkUse:
+        return SinkUse(uid=name, schema=self.schemas[name], replaces=False)
+
+    def _committers(
+        self, storage: LocalStorage, flow: str, run: int
+    ) -> dict[str, Committer]:
+        made = {}
+        for name, sink in self.sinks.items():
+            committer = sink.committer(self._use(name), storage)
+            if name in self.around:
+                committer = self.around[name](committer)
+            committer.open(Owner(flow=flow, sink=name, run=run))
+            made[name] = committer
+        return made
