@@ -18,6 +18,7 @@ from riverlock.core.types import Schema
 from riverlock.runtime.admission import Admission
 from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import Engine, RegionDriver
+from riverlock.runtime.openings import Openings
 from riverlock.runtime.ownership import Heartbeat
 from riverlock.runtime.planner import Planner
 from riverlock.runtime.task import Place
@@ -26,7 +27,7 @@ from riverlock.sinks.committer import Committer, Owner
 from riverlock.sinks.stager import Stager
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
-from riverlock.snapshot.records import Run
+from riverlock.snapshot.records import Run, StopRequest
 from riverlock.snapshot.retention import Retention
 from riverlock.snapshot.status import Status
 from riverlock.sources.reader import Reader
@@ -55,17 +56,21 @@ class BareRun:
 
     def to_the_end(self) -> None:
         """Run from where the store says until the input is used up."""
+        drivers: list[RegionDriver] = []
         with ExitStack() as stack:
-            self._driver(stack).run()
+            drivers.append(self._driver(stack, lambda _: drivers[0].stop()))
+            drivers[0].run()
 
-    def _driver(self, stack: ExitStack) -> RegionDriver:
+    def _driver(
+        self, stack: ExitStack, on_stop: Callable[[StopRequest], None]
+    ) -> RegionDriver:
         clock, storage = SystemClock(), LocalStorage(self.store)
         catalog = Catalog(storage)
         flow = catalog.open_flow(
             "bare", key_groups=_KEY_GROUPS, now_us=clock.now_us()
         ).id
         owner = claim(catalog, now_us=clock.now_us())
-        heartbeat = Heartbeat(catalog, owner, lambda: None)
+        heartbeat = Heartbeat(catalog, owner, lambda: None, on_stop)
         heartbeat.start()
         stack.callback(heartbeat.stop)
         cleaner = Cleaner(catalog, Retention(epochs=5))
@@ -79,6 +84,7 @@ class BareRun:
             flow=flow,
         )
         stagers = {n: sink.stager(self._use(n)) for n, sink in self.sinks.items()}
+        committers = {name: self._committer(name, storage) for name in self.sinks}
         return RegionDriver(
             plan=self._plan(flow, owner),
             catalog=catalog,
@@ -91,11 +97,17 @@ class BareRun:
                 sources={},
                 stops_at_end=True,
             ),
-            committers=self._committers(storage, flow, owner.run),
+            committers=committers,
             heartbeat=heartbeat,
             cleaner=cleaner,
             clock=clock,
             on_status=self.on_status,
+            openings=Openings(
+                {
+                    name: (committer, Owner(flow=flow, sink=name, run=owner.run))
+                    for name, committer in committers.items()
+                }
+            ),
         )
 
     def _plan(self, flow: str, owner: Run) -> RegionPlan:
@@ -118,14 +130,6 @@ class BareRun:
     def _use(self, name: str) -> SinkUse:
         return SinkUse(uid=name, schema=self.schemas[name], replaces=False)
 
-    def _committers(
-        self, storage: LocalStorage, flow: str, run: int
-    ) -> dict[str, Committer]:
-        made = {}
-        for name, sink in self.sinks.items():
-            committer = sink.committer(self._use(name), storage)
-            if name in self.around:
-                committer = self.around[name](committer)
-            committer.open(Owner(flow=flow, sink=name, run=run))
-            made[name] = committer
-        return made
+    def _committer(self, name: str, storage: LocalStorage) -> Committer:
+        committer = self.sinks[name].committer(self._use(name), storage)
+        return self.around[name](committer) if name in self.around else committer

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.chaos import numbers
+from tests.chaos.beside import running
 from tests.databases.places import Place, mariadb_place, postgres_place
 from tests.servers.mariadb import PASSWORD as MARIADB_PASSWORD
 from tests.servers.postgres import PASSWORD as POSTGRES_PASSWORD
 from tests.servers.proxy import CuttingProxy
-
-from riverlock.snapshot.status import Status
 
 pytestmark = pytest.mark.chaos
 
@@ -37,48 +34,6 @@ def assert_equals_the_oracle(place: Place, end: int) -> None:
     assert [tuple(r) for r in rows] == [(n, f"number {n}") for n in range(end)]
     assert dict(sums) == numbers.totals(end)
     assert place.tables() == OWN_TABLES, "left behind"
-
-
-class Statuses:
-    """Waits for a status."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self.all: list[Status] = []
-
-    def add(self, status: Status) -> None:
-        with self._changed:
-            self.all.append(status)
-            self._changed.notify_all()
-
-    def wait_for(self, condition: Callable[[Status], bool]) -> Status:
-        with self._changed:
-            found = self._changed.wait_for(
-                lambda: next((s for s in self.all if condition(s)), None), 120
-            )
-        assert found is not None, f"never seen; last: {self.all[-1:]}"
-        return found
-
-
-@contextmanager
-def running(store: Path, sinks: Any, limit: int) -> Iterator[Statuses]:
-    """Run the flow of numbers beside the test, to its end."""
-    statuses, errors = Statuses(), list[BaseException]()
-
-    def drive() -> None:
-        try:
-            numbers.run(store, sinks, limit=limit, on_status=statuses.add)
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    thread = threading.Thread(target=drive, name="riverlock-numbers")
-    thread.start()
-    try:
-        yield statuses
-    finally:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 @pytest.mark.parametrize("name", ["postgres", "mariadb"])
@@ -118,7 +73,7 @@ def test_commits_whose_answer_is_lost_happen_once(
     server = request.getfixturevalue(name)
     place = SERVERS[name](server)
     limit = 12 * numbers.EPOCH_ROWS
-    proxy = CuttingProxy(server.socket, before=7, after=5)
+    proxy = CuttingProxy(server.socket)
     sinks = numbers.sinks_of(server.url(proxy.port), place.schema)
 
     try:

@@ -16,17 +16,26 @@ class CuttingProxy:
 
     Of all commits that go through, every ``before``-th is cut before the server sees
     it, every ``after``-th when the server has answered and the client has not heard.
+    One that is shut has a port, where connections are refused until it is opened.
     """
 
-    def __init__(self, server: Path, *, before: int, after: int) -> None:
+    def __init__(
+        self, server: Path, *, before: int = 7, after: int = 5, is_shut: bool = False
+    ) -> None:
         self._server, self._before, self._after = server, before, after
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.socket()
+        self._listener.bind(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._commits = 0
         self.is_on = False
         self.cuts = {"before": 0, "after": 0}
         self._threads: list[threading.Thread] = []
+        if not is_shut:
+            self.open()
+
+    def open(self) -> None:
+        self._listener.listen()
         self._start(self._accept)
 
     def _start(self, target: object, *args: object) -> None:

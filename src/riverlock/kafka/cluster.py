@@ -5,8 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from riverlock.core.errors import InvalidConfigError, SinkError
-from riverlock.kafka.connection import WAIT_SECONDS
+from riverlock.core.errors import (
+    InvalidConfigError,
+    SinkError,
+    SinkUnavailableError,
+)
+from riverlock.kafka.connection import WAIT_SECONDS, may_pass
 from riverlock.kafka.markers import make_topic, read_marker
 from riverlock.kafka.producer import TransactionalProducer
 
@@ -20,7 +24,10 @@ __all__ = ["Cluster"]
 
 
 class Cluster:
-    """Answers a sink; raises ``SinkError`` if the cluster does not."""
+    """Answers a sink; raises ``SinkError`` if the cluster refuses.
+
+    ``SinkUnavailableError``, which is one, says that it does not answer.
+    """
 
     def __init__(self, connection: Connection, sink: str) -> None:
         """Make a client; it connects when it is asked for something.
@@ -49,7 +56,8 @@ class Cluster:
             yield
         except KafkaException as error:
             text = self._connection.masked(error.args[0].str())
-            raise SinkError(
+            kind = SinkUnavailableError if may_pass(error.args[0]) else SinkError
+            raise kind(
                 self._sink,
                 epoch=None,
                 what=f"{doing} at {self._connection.servers}: {text}",

@@ -19,6 +19,7 @@ import msgspec
 from riverlock.coordinator import events as ev
 from riverlock.coordinator import instructions as do
 from riverlock.coordinator.region import RegionCoordinator
+from riverlock.coordinator.restart import patient_delay_us
 from riverlock.core import faults
 from riverlock.core.errors import (
     CommitRejectedError,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from riverlock.core.clock import Clock
     from riverlock.runtime.autoscale import Autoscale
     from riverlock.runtime.cleaner import Cleaner
+    from riverlock.runtime.openings import Openings
     from riverlock.runtime.ownership import Heartbeat
     from riverlock.runtime.planner import Planner
     from riverlock.sinks.committer import Committer
@@ -96,6 +98,8 @@ class RegionDriver:
     on_status: Callable[[Status], None] = lambda _: None
     max_epochs: int | None = None
     autoscale: Autoscale | None = None
+    # Sinks that did not answer when the run began.
+    openings: Openings | None = None
     status: Status | None = None
     # Shows a snapshot of earlier code as this code sees it.
     adopt: Callable[[Manifest], Manifest] = lambda manifest: manifest
@@ -161,7 +165,8 @@ class RegionDriver:
             RiverlockError: What ended the run.
         """
         try:
-            self._loop(RegionCoordinator(self.plan))
+            if self._await_sinks():
+                self._loop(RegionCoordinator(self.plan))
         finally:
             self._tell_progress(has_ended=True)
         if self._error is not None:
@@ -183,6 +188,32 @@ class RegionDriver:
         with self._progress:
             self._ended |= has_ended
             self._progress.notify_all()
+
+    def _await_sinks(self) -> bool:
+        """Wait until all sinks are open; False if a stop was asked for before.
+
+        Raises:
+            RiverlockError: A sink answered that it cannot be used, or a newer run owns
+                the store.
+        """
+        tries = 0
+        while self.openings and (away := self.openings.attempt()):
+            tries += 1
+            delay_us = patient_delay_us(self.plan.restart, tries)
+            if delay_us is None:
+                raise away[1]
+            self._say_awaiting(*away)
+            self._sleep(delay_us)
+            owner = self.heartbeat.check()
+            if owner is not None:
+                raise FencedError(
+                    store=self.plan.store, run=self.plan.run, owner=describe(owner)
+                )
+            if self._stop.is_set():
+                # Nothing was begun: what an earlier run has decided is left as it is.
+                self._end(None)
+                return False
+        return True
 
     def _from_outside(self) -> list[ev.Event]:
         """Return what happened beside the loop since we last looked."""
@@ -445,16 +476,41 @@ class RegionDriver:
 
     def _say_waiting(self, sink: str, epoch: int, cause: str) -> None:
         """Say what holds all sinks at this epoch; the next status takes it back."""
-        assert self._parent is not None
+        self._show_state(
+            "waiting",
+            f"waiting for sink {sink!r}: epoch {epoch} is decided and will be"
+            f" committed there; {cause}",
+        )
+
+    def _say_awaiting(self, sink: str, why: SinkUnavailableError) -> None:
+        """Say what keeps the run from beginning."""
+        self._show_state(
+            "waiting",
+            f"waiting for sink {sink!r}: the run begins when it answers;"
+            f" {type(why).__name__}: {why}",
+        )
+
+    def _show_state(self, state: str, error: str | None) -> None:
+        """Show the last status with another state."""
         now_us = self.clock.now_us()
-        before = self.status or status_of(self._parent, updated_us=now_us, state="")
+        before = self.status
+        if before is None and self._parent is not None:
+            before = status_of(self._parent, updated_us=now_us, state=state)
+        if before is None:
+            before = Status(
+                flow=self.plan.flow,
+                region=self.plan.region,
+                run=self.plan.run,
+                state=state,
+                epoch=None,
+                updated_us=now_us,
+            )
         self._show(
             msgspec.structs.replace(
                 before,
                 run=self.plan.run,
-                state="waiting",
-                error=f"waiting for sink {sink!r}: epoch {epoch} is decided and will be"
-                f" committed there; {cause}",
+                state=state,
+                error=error,
                 updated_us=now_us,
                 rows_per_second=0.0,
             )
@@ -536,29 +592,8 @@ class RegionDriver:
         self._ended, self._error = True, error
         if isinstance(error, FencedError) or self._fenced() is not None:
             return  # the status belongs to the other run now
-        before = self.status
-        if before is None and self._parent is not None:
-            before = status_of(
-                self._parent, updated_us=self.clock.now_us(), state="stopped"
-            )
-        if before is None:
-            before = Status(
-                flow=self.plan.flow,
-                region=self.plan.region,
-                run=self.plan.run,
-                state="stopped",
-                epoch=None,
-                updated_us=self.clock.now_us(),
-            )
-        self._show(
-            msgspec.structs.replace(
-                before,
-                state="stopped" if error is None else "failed",
-                error=None if error is None else str(error),
-                updated_us=self.clock.now_us(),
-                rows_per_second=0.0,
-            )
-        )
+        state = "stopped" if error is None else "failed"
+        self._show_state(state, None if error is None else str(error))
 
 
 def _as_ours(cause: Exception, *, where: str, epoch: int | None) -> RiverlockError:

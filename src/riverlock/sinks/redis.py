@@ -19,6 +19,7 @@ from riverlock.core.errors import (
     InvalidConfigError,
     InvalidFlowError,
     SinkError,
+    SinkUnavailableError,
 )
 from riverlock.core.extras import load_extra
 from riverlock.core.times import duration_us
@@ -123,9 +124,9 @@ class RedisCommitter:
         """Take the sink for this run, so that earlier ones are refused.
 
         Raises:
-            InvalidConfigError: The package redis is missing, or this is a fork and its
-                origin writes a sink of this uid there.
-            SinkError: The server cannot be reached.
+            InvalidConfigError: The package redis is missing, the server does not let
+                us in, or this is a fork and its origin writes a sink of this uid there.
+            SinkUnavailableError: The server does not answer.
         """
         self._run = owner.run
         self._record = f"riverlock:{owner.flow}:{owner.sink}"
@@ -183,9 +184,16 @@ class RedisCommitter:
         except errors.WatchError as error:
             what = "another run writes at the same time"
             raise SinkError(self._name, epoch=epoch, what=what) from error
+        except errors.AuthenticationError as error:
+            raise InvalidConfigError(
+                f"Redis at {self._name}",
+                expected="that it lets us in",
+                found=str(error),
+                hint="correct user and password of the url",
+            ) from error
         except (errors.ConnectionError, errors.TimeoutError) as error:
             # The record tells, when the driver asks again, whether it was written.
-            kind = SinkError if epoch is None else CommitUnknownError
+            kind = SinkUnavailableError if epoch is None else CommitUnknownError
             raise kind(self._name, epoch=epoch, what="it does not answer") from error
         except errors.RedisError as error:
             raise SinkError(self._name, epoch=epoch, what=str(error)) from error

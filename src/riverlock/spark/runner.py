@@ -24,6 +24,7 @@ from riverlock.runtime.autoscale import Autoscale
 from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import RegionDriver
 from riverlock.runtime.input_columns import plan_inputs
+from riverlock.runtime.openings import Openings
 from riverlock.runtime.ownership import Heartbeat
 from riverlock.runtime.planner import Planner
 from riverlock.sinks.committer import Owner
@@ -305,13 +306,20 @@ class _Run:
         if newest is not None:
             # Now, so that a migration that fails ends the start, not the run.
             adoption(newest)
-        committers = {}
-        for write in flow.writes:
-            committer = committer_of(
+        committers = {
+            write.uid: committer_of(
                 write, compiled.uses[write.uid], self._storage, spark
             )
-            committer.open(_sink_owner(record, write.uid, owner.run))
-            committers[write.uid] = committer
+            for write in flow.writes
+        }
+        openings = Openings(
+            {
+                uid: (committer, _sink_owner(record, uid, owner.run))
+                for uid, committer in committers.items()
+            }
+        )
+        # Now, so that what is wrong ends the start; who is away is waited for later.
+        openings.attempt()
         cleaner = Cleaner(
             self._catalog,
             Retention(
@@ -333,6 +341,7 @@ class _Run:
             max_epochs=options.max_epochs,
             adopt=adoption,
             autoscale=self._autoscale(engine.parallelism),
+            openings=openings,
         )
         after = 0 if newest is None else newest.requests
         heartbeat.listen(lambda request: self._ask(driver, request), after=after)

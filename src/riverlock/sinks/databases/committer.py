@@ -239,12 +239,13 @@ class SqlCommitter:
     ) -> Exception:
         words = self._words(error)
         match trouble:
-            case Trouble.AWAY:
+            case Trouble.AWAY if epoch is not None or self._dialect.stages_in_database:
                 what = f"{self.address} {trouble.value}: {words}"
                 return SinkUnavailableError(self.sink, epoch=epoch, what=what)
             case Trouble.AGAIN:
                 return SinkError(self.sink, epoch=epoch, what=words)
-            case Trouble.REFUSED if epoch is None:
+            # Also a file that cannot be opened: it has no server that may come back.
+            case Trouble.REFUSED | Trouble.AWAY if epoch is None:
                 return InvalidConfigError(
                     f"sink {self.sink!r}",
                     expected=f"that {self.address} lets us write {self.target.table}",

@@ -44,6 +44,15 @@ _SETTINGS = (
     " WHERE current_setting('synchronous_commit') = 'off'"
 )
 _AWAY = ("08", "53", "57P", "58", "25006")
+# While a connection is made, its client gives no state, only words of the server.
+_NOT_LET_IN = (
+    "authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "is not permitted to log in",
+    "permission denied for database",
+)
+_UNKNOWN = re.compile(r'(database|role) ".*" does not exist')
 _AGAIN = ("40", "55P03", "25P03", "57014")
 _TYPES = {
     "boolean": "BOOLEAN",
@@ -120,6 +129,9 @@ class PostgresDialect:
         state = error.sqlstate
         if state is None:
             lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+            words = str(error)
+            if any(w in words for w in _NOT_LET_IN) or _UNKNOWN.search(words):
+                return Trouble.REFUSED
             return Trouble.AWAY if lost else Trouble.REFUSED
         if state.startswith(_AGAIN):
             return Trouble.AGAIN

@@ -1,0 +1,46 @@
+"""Opening the sinks of a run: one whose system is away is waited for.
+
+Everything else that a sink says when it is opened (a wrong password, a table that does
+not fit) is a mistake of the flow or its surroundings, and ends the start.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from riverlock.core.errors import SinkUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from riverlock.sinks.committer import Committer, Owner
+
+__all__ = ["Openings"]
+
+log = logging.getLogger(__name__)
+
+
+class Openings:
+    """The sinks that are yet to be opened; used from one thread at a time."""
+
+    def __init__(self, sinks: Mapping[str, tuple[Committer, Owner]]) -> None:
+        """Open nothing yet."""
+        self._closed = dict(sinks)
+
+    def attempt(self) -> tuple[str, SinkUnavailableError] | None:
+        """Open the sinks that are not open; returns one that is awaited, and why.
+
+        Raises:
+            RiverlockError: A sink cannot be used, now or later.
+        """
+        awaited = None
+        for name, (committer, owner) in list(self._closed.items()):
+            try:
+                committer.open(owner)
+            except SinkUnavailableError as error:
+                log.warning("sink %s is awaited: %s", name, error)
+                awaited = awaited or (name, error)
+                continue
+            del self._closed[name]
+        return awaited

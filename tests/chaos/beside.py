@@ -1,0 +1,55 @@
+"""Runs the flow of numbers beside a test, which watches its status."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.chaos import numbers
+
+from riverlock.snapshot.status import Status
+
+
+class Statuses:
+    """Waits for a status."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.all: list[Status] = []
+
+    def add(self, status: Status) -> None:
+        with self._changed:
+            self.all.append(status)
+            self._changed.notify_all()
+
+    def wait_for(self, condition: Callable[[Status], bool]) -> Status:
+        with self._changed:
+            found = self._changed.wait_for(
+                lambda: next((s for s in self.all if condition(s)), None), 120
+            )
+        assert found is not None, f"never seen; last: {self.all[-1:]}"
+        return found
+
+
+@contextmanager
+def running(store: Path, sinks: Any, limit: int) -> Iterator[Statuses]:
+    """Run the flow of numbers beside the test, to its end."""
+    statuses, errors = Statuses(), list[BaseException]()
+
+    def drive() -> None:
+        try:
+            numbers.run(store, sinks, limit=limit, on_status=statuses.add)
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    thread = threading.Thread(target=drive, name="riverlock-numbers")
+    thread.start()
+    try:
+        yield statuses
+    finally:
+        thread.join()
+    if errors:
+        raise errors[0]
