@@ -103,10 +103,8 @@ class BareRun:
             clock=clock,
             on_status=self.on_status,
             openings=Openings(
-                {
-                    name: (committer, Owner(flow=flow, sink=name, run=owner.run))
-                    for name, committer in committers.items()
-                }
+                committers,
+                {n: Owner(flow=flow, sink=n, run=owner.run) for n in committers},
             ),
         )
 

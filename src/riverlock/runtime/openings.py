@@ -24,9 +24,11 @@ log = logging.getLogger(__name__)
 class Openings:
     """The sinks that are yet to be opened; used from one thread at a time."""
 
-    def __init__(self, sinks: Mapping[str, tuple[Committer, Owner]]) -> None:
+    def __init__(
+        self, committers: Mapping[str, Committer], owners: Mapping[str, Owner]
+    ) -> None:
         """Open nothing yet."""
-        self._closed = dict(sinks)
+        self._closed, self._owners = dict(committers), owners
 
     def attempt(self) -> tuple[str, SinkUnavailableError] | None:
         """Open the sinks that are not open; returns one that is awaited, and why.
@@ -35,9 +37,9 @@ class Openings:
             RiverlockError: A sink cannot be used, now or later.
         """
         awaited = None
-        for name, (committer, owner) in list(self._closed.items()):
+        for name, committer in list(self._closed.items()):
             try:
-                committer.open(owner)
+                committer.open(self._owners[name])
             except SinkUnavailableError as error:
                 log.warning("sink %s is awaited: %s", name, error)
                 awaited = awaited or (name, error)

@@ -307,25 +307,17 @@ class _Run:
             # Now, so that a migration that fails ends the start, not the run.
             adoption(newest)
         committers = {
-            write.uid: committer_of(
-                write, compiled.uses[write.uid], self._storage, spark
-            )
-            for write in flow.writes
+            w.uid: committer_of(w, compiled.uses[w.uid], self._storage, spark)
+            for w in flow.writes
         }
         openings = Openings(
-            {
-                uid: (committer, _sink_owner(record, uid, owner.run))
-                for uid, committer in committers.items()
-            }
+            committers, {u: _sink_owner(record, u, owner.run) for u in committers}
         )
         # Now, so that what is wrong ends the start; who is away is waited for later.
         openings.attempt()
+        grace = timedelta(microseconds=duration_us(options.grace))
         cleaner = Cleaner(
-            self._catalog,
-            Retention(
-                epochs=options.retain_epochs,
-                grace=timedelta(microseconds=duration_us(options.grace)),
-            ),
+            self._catalog, Retention(epochs=options.retain_epochs, grace=grace)
         )
         stack.callback(cleaner.stop)
         driver = RegionDriver(
