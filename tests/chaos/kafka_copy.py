@@ -1,7 +1,15 @@
-"""Copies a topic to another with the real driver, and without Spark: cheap to kill."""
+"""Copies a topic to another with the real driver, and without Spark: cheap to kill.
+
+Run as ``python -m tests.chaos.kafka_copy PLAN`` it is killed when the rows of its first
+epoch are in the log, and their transaction is open.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +22,8 @@ import riverlock as rl
 from riverlock.coordinator.instructions import RunStage
 from riverlock.coordinator.votes import Vote
 from riverlock.core.types import schema_of
+from riverlock.kafka.markers import Marker
+from riverlock.kafka.producer import TransactionalProducer
 from riverlock.kafka.records import RecordReader
 from riverlock.runtime.task import Place, StageTask, Targets, decode_outcome
 from riverlock.sinks.committer import Committer
@@ -110,3 +120,21 @@ def run(
         around={"out": around},
         on_status=on_status,
     ).to_the_end()
+
+
+def _die_in_transaction() -> None:
+    commit = TransactionalProducer._commit
+
+    def die(self: TransactionalProducer, marker: Marker) -> None:
+        if marker.epoch is None:
+            commit(self, marker)
+            return
+        self._producer.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(TransactionalProducer, "_commit", die)  # noqa: B010
+
+
+if __name__ == "__main__":
+    _die_in_transaction()
+    run(Copy(**json.loads(sys.argv[1])))

@@ -20,6 +20,7 @@ from riverlock.coordinator.votes import Vote
 from riverlock.core.types import Schema, schema_of
 from riverlock.runtime.task import Place, Staging, Targets
 from riverlock.sinks.base import TwoPhaseSink
+from riverlock.sinks.committer import Committer
 from riverlock.sinks.stager import Stager
 from riverlock.snapshot.records import InputRange, Manifest
 from riverlock.snapshot.status import Status
@@ -153,6 +154,7 @@ def run(
     *,
     limit: int,
     on_status: Callable[[Status], None] = lambda _: None,
+    around: Mapping[str, Callable[[Committer], Committer]] | None = None,
 ) -> None:
     """Run from where the store says until the numbers end."""
     BareRun(
@@ -164,4 +166,5 @@ def run(
         rows=EPOCH_ROWS,
         tasks=TASKS,
         on_status=on_status,
+        around=around or {},
     ).to_the_end()

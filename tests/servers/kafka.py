@@ -10,8 +10,14 @@ import pytest
 from tools.kafka_server import KafkaServer, running, why_not
 
 try:
-    from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka import (
+        Consumer,
+        IsolationLevel,
+        KafkaError,
+        Producer,
+        TopicPartition,
+    )
+    from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 except ImportError:
     pass  # the fixture skips what needs it
 
@@ -78,6 +84,16 @@ def send_in_transactions(
             # What was sent is in the log all the same.
             producer.flush(60)
             producer.abort_transaction(60)
+
+
+def ends(servers: str, name: str, isolation: str) -> list[int]:
+    """Return where each partition ends, for readers of an isolation level."""
+    level = IsolationLevel[isolation.upper()]
+    admin = AdminClient(_quiet(servers))
+    parts = admin.list_topics(name, timeout=60).topics[name].partitions
+    asked = {TopicPartition(name, n): OffsetSpec.latest() for n in parts}
+    found = admin.list_offsets(asked, isolation_level=level)
+    return [found[part].result(60).offset for part in asked]
 
 
 def all_records(

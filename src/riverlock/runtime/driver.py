@@ -551,6 +551,7 @@ class RegionDriver:
             bad_rows=self._bad_rows,
             late_rows=self._late_rows,
             committed=epoch,
+            phases=self._phases(manifest, took_us) if self._epochs else {},
             inputs=input_times(
                 manifest, now_us=manifest.now_us, since_us=self.planner.since_us
             ),
@@ -558,6 +559,15 @@ class RegionDriver:
         self._show(status)
         faults.hit("P11")
         return None
+
+    @staticmethod
+    def _phases(manifest: Manifest, took_us: int) -> dict[str, float]:
+        """Return the seconds until the epoch was decided, and then in its sinks."""
+        decided_us = manifest.decided_us - manifest.started_us
+        return {
+            "run": round(decided_us / 1_000_000, 3),
+            "commit": round((took_us - decided_us) / 1_000_000, 3),
+        }
 
     def _took_us(self) -> int:
         """Return how long the epoch has taken so far, whatever the clock does."""

@@ -39,6 +39,7 @@ class Status(Record, frozen=True, kw_only=True):
     error: str | None = None
     # The newest epoch that all sinks are known to have.
     committed: int | None = None
+    # Seconds of the epoch: ``run`` until it was decided, ``commit`` in the sinks.
     phases: dict[str, float] = msgspec.field(default_factory=dict)
 
 
