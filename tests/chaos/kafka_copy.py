@@ -1,7 +1,7 @@
 """Copies a topic to another with the real driver, and without Spark: cheap to kill.
 
-Run as ``python -m tests.chaos.kafka_copy PLAN`` it is killed when the rows of its first
-epoch are in the log, and their transaction is open.
+Run as ``python -m tests.chaos.kafka_copy PLAN SIGNAL`` it sends itself a signal when
+the rows of its first epoch are in the log, and their transaction is open.
 """
 
 from __future__ import annotations
@@ -122,19 +122,18 @@ def run(
     ).to_the_end()
 
 
-def _die_in_transaction() -> None:
+def _interrupt(how: signal.Signals) -> None:
     commit = TransactionalProducer._commit
 
-    def die(self: TransactionalProducer, marker: Marker) -> None:
-        if marker.epoch is None:
-            commit(self, marker)
-            return
-        self._producer.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
+    def interrupted(self: TransactionalProducer, marker: Marker) -> None:
+        if marker.epoch == 0:
+            self._producer.flush()
+            os.kill(os.getpid(), how)
+        commit(self, marker)
 
-    setattr(TransactionalProducer, "_commit", die)  # noqa: B010
+    setattr(TransactionalProducer, "_commit", interrupted)  # noqa: B010
 
 
 if __name__ == "__main__":
-    _die_in_transaction()
+    _interrupt(signal.Signals[sys.argv[2]])
     run(Copy(**json.loads(sys.argv[1])))

@@ -1,11 +1,13 @@
 """A flow of numbers, whose output anybody can compute, for any sink.
 
 Two tasks run in this thread. ``numbers`` are rows that are added, ``totals`` rows that
-take the place of those before with their key.
+take the place of those before with their key. Run as ``python -m tests.chaos.numbers
+STORE URL SCHEMA LIMIT`` it writes tables of a database.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +132,16 @@ def sinks_of(url: str, schema: str | None = None) -> dict[str, TwoPhaseSink]:
     }
 
 
+def sinks_of_two(
+    one: str, schema: str, other: str, other_schema: str
+) -> dict[str, TwoPhaseSink]:
+    """Return a table that grows, and in another database one that replaces by key."""
+    return {
+        "numbers": sinks_of(one, schema)["numbers"],
+        "totals": sinks_of(other, other_schema)["totals"],
+    }
+
+
 def redis_sinks(url: str, prefix: str) -> dict[str, TwoPhaseSink]:
     """Return a stream and hashes of Redis."""
     return {
@@ -168,3 +180,7 @@ def run(
         on_status=on_status,
         around=around or {},
     ).to_the_end()
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), sinks_of(*sys.argv[2:4]), limit=int(sys.argv[4]))

@@ -86,6 +86,10 @@ _PRELOADED = {
         "riverlock.sinks.databases.postgres",
         "riverlock.sinks.databases.sqlite",
     ),
+    "two": (
+        "riverlock.sinks.databases.mysql",
+        "riverlock.sinks.databases.postgres",
+    ),
     "redis": ("redis", "riverlock.sinks.redis"),
     "delta": ("deltalake", "riverlock.sinks.delta"),
     "files": ("obstore", "riverlock.sinks.object_files"),
@@ -93,6 +97,7 @@ _PRELOADED = {
 }
 _FLOWS: dict[str, Callable[..., Runs]] = {
     "sql": lambda *where: partial(_numbers, partial(numbers.sinks_of, *where)),
+    "two": lambda *where: partial(_numbers, partial(numbers.sinks_of_two, *where)),
     "redis": lambda *where: partial(_numbers, partial(numbers.redis_sinks, *where)),
     "delta": lambda *where: partial(_numbers, partial(numbers.delta_sinks, *where)),
     "files": lambda *where: partial(_numbers, partial(numbers.file_sinks, *where)),

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -27,6 +28,8 @@ from riverlock.sinks.committer import Committer
 from riverlock.snapshot.records import SinkOutput
 
 pytestmark = pytest.mark.chaos
+# Beside what it takes the broker to start.
+OUTAGE_SECONDS = float(os.environ.get("RIVERLOCK_OUTAGE_SECONDS", "0"))
 
 
 def plan_of(kafka: KafkaServer, topic: Topic, folder: Path) -> Copy:
@@ -88,6 +91,7 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for(
     with ThreadPoolExecutor(1) as beside:
         copying = beside.submit(kafka_copy.run, plan, around=outage.around)
         assert outage.began.wait(DEADLINE_SECONDS)
+        time.sleep(OUTAGE_SECONDS)
         # Here, not beside: the broker ends with the thread that started it.
         kafka.start()
         copying.result(DEADLINE_SECONDS)

@@ -8,6 +8,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from deltalake import DeltaTable
 from tests.chaos import numbers, nursery
 from tests.databases.places import Place, SqlitePlace, mariadb_place, postgres_place
 from tests.servers.kafka import Topic, all_records, send_in_transactions
+from tests.servers.mariadb import Mariadb
+from tests.servers.postgres import Postgres
 from tests.servers.redis import redis_server
 from tests.servers.s3 import s3_settings
 from tools.kafka_server import KafkaServer
@@ -112,6 +115,70 @@ def test_of_databases(
     assert dict(sums) == numbers.totals(lives.limit)
     left = place.tables() - {"numbers", "totals", "riverlock_epochs"}
     assert not left, "left behind"
+
+
+class PollerOfTwo:
+    """Reads two databases, which no transaction spans, one after the other."""
+
+    def __init__(self, numbers_in: Place, totals_in: Place) -> None:
+        self._numbers_in, self._totals_in = numbers_in, totals_in
+        self.reads, self.wrong = 0, list[str]()
+
+    def _epochs(self) -> int:
+        """Return how many epochs the table that is committed first has."""
+        (found,) = self._numbers_in.snapshot(
+            "SELECT epoch, COUNT(*) FROM {}numbers GROUP BY epoch ORDER BY epoch"
+        )
+        if [tuple(r) for r in found] != [
+            (e, numbers.EPOCH_ROWS) for e in range(len(found))
+        ]:
+            self.wrong.append(f"numbers shows {found[-3:]}")
+        return len(found)
+
+    def look(self) -> None:
+        before = self._epochs()
+        (sums,) = self._totals_in.snapshot("SELECT k, total, epoch FROM {}totals")
+        after = self._epochs()
+        self.reads += 1
+        newest = max((e for _, _, e in sums), default=-1) + 1
+        if {k: t for k, t, _ in sums} != numbers.totals(newest * numbers.EPOCH_ROWS):
+            self.wrong.append(f"totals of epoch {newest}: {sums}")
+        # Behind by the epoch that is being committed, and never ahead.
+        if not before - 1 <= newest <= after:
+            self.wrong.append(f"sinks at {before} to {after} and {newest}")
+
+    def poll(self, done: threading.Event) -> None:
+        places = {"numbers": self._numbers_in, "totals": self._totals_in}
+        while not done.wait(0.1):
+            if all(table in place.tables() for table, place in places.items()):
+                self.look()
+
+
+def test_two_databases_agree_whenever_somebody_looks(
+    postgres: Postgres, mariadb: Mariadb, tmp_path: Path
+) -> None:
+    one, other = postgres_place(postgres), mariadb_place(mariadb)
+    poller, done = PollerOfTwo(one, other), threading.Event()
+    where = (one.url, str(one.schema), other.url, str(other.schema))
+    with ThreadPoolExecutor(1, "riverlock-poller") as beside:
+        polling = beside.submit(poller.poll, done)
+        try:
+            lives = nursery.kills(
+                tmp_path / "store", count=KILLS // 3, seed=5, flow=("two", *where)
+            )
+        finally:
+            done.set()
+        polling.result()
+
+    assert lives.codes == [-signal.SIGKILL] * (KILLS // 3), lives.words
+    assert lives.last == 0, lives.words
+    poller.look()
+    assert poller.reads > 1
+    assert poller.wrong == []
+    (rows,) = one.snapshot("SELECT n, name FROM {}numbers ORDER BY n")
+    (sums,) = other.snapshot("SELECT k, total FROM {}totals")
+    assert [tuple(r) for r in rows] == numbered(lives.limit)
+    assert dict(sums) == numbers.totals(lives.limit)
 
 
 def test_of_redis(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from riverlock.snapshot.status import Status
 from riverlock.storage import LocalStorage
 
 pytestmark = pytest.mark.chaos
+COPY = (sys.executable, "-m", "tests.chaos.kafka_copy")
 SERVERS: dict[str, Callable[[Any], Place]] = {
     "postgres": postgres_place,
     "mariadb": mariadb_place,
@@ -207,7 +208,7 @@ def test_rows_whose_transaction_timed_out_are_sent_again(
     )
     send(kafka.servers, plan.source, [(b"k", b"%d" % n) for n in range(60)])
     child = subprocess.run(
-        [sys.executable, "-m", "tests.chaos.kafka_copy", json.dumps(asdict(plan))],
+        [*COPY, json.dumps(asdict(plan)), "SIGKILL"],
         cwd=ROOT,
         check=False,
         timeout=DEADLINE_SECONDS,

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from riverlock.core.errors import InvalidConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
 __all__ = ["Field", "Schema", "SchemaLike", "Type", "TypeLike", "schema_of", "type_of"]
@@ -133,6 +135,10 @@ class Schema:
             if f.name == name:
                 return f.type
         raise KeyError(name)
+
+    def select(self, names: Iterable[str]) -> Schema:
+        """Return some of the columns, in the order of their names."""
+        return Schema(tuple(Field(name, self[name]) for name in names))
 
     def to_arrow(self) -> pa.Schema:
         """Return the schema in Arrow."""

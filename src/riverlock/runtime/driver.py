@@ -439,7 +439,10 @@ class RegionDriver:
         try:
             self.committers[order.sink].commit(order.epoch, order.output)
         except CommitRejectedError as error:
-            return self._sink_failed(order, ev.CommitOutcome.REJECTED, error)
+            # A sink that a newer run writes by now refuses this one, and rightly so.
+            return self._fenced() or self._sink_failed(
+                order, ev.CommitOutcome.REJECTED, error
+            )
         except CommitUnknownError as error:
             return self._sink_failed(order, ev.CommitOutcome.UNKNOWN, error)
         except SinkUnavailableError as error:

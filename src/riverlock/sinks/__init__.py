@@ -87,13 +87,14 @@ def for_each_epoch(function: Callable[[Any, int], None]) -> EpochFunction:
     return EpochFunction(function=function)
 
 
-def sql(
+def sql(  # noqa: PLR0913 - keyword-only settings
     url: str,
     *,
     table: str,
     mode: str = "append",
     key: str | Sequence[str] = (),
     create: bool = False,
+    deletes: str | None = None,
 ) -> SqlSink:
     """Write a table of a database exactly once: one transaction per epoch.
 
@@ -109,6 +110,8 @@ def sql(
             all rows of the table.
         key: The columns of a primary key or unique index, for ``upsert``.
         create: Create the table, with the columns of the stream, if it is not there.
+        deletes: A boolean column of the stream, for ``upsert``: where it is true, the
+            row of that key is deleted. It is not a column of the table.
 
     Raises:
         InvalidConfigError: The URL, the mode or the key is impossible.
@@ -127,6 +130,17 @@ def sql(
             expected="columns for mode 'upsert', and none for others",
             found=f"mode {mode!r} with {', '.join(columns) or 'no key'}",
         )
+    if deletes is not None and (mode != "upsert" or deletes in columns):
+        raise InvalidConfigError(
+            "deletes of sql",
+            expected="a column beside the key, of mode 'upsert'",
+            found=f"{deletes!r} in mode {mode!r}",
+        )
     return SqlSink(
-        address=parse_address(url), table=table, mode=mode, key=columns, create=create
+        address=parse_address(url),
+        table=table,
+        mode=mode,
+        key=columns,
+        create=create,
+        deletes=deletes,
     )

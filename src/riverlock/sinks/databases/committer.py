@@ -190,7 +190,13 @@ class SqlCommitter:
         dialect, target = self._dialect, self.target
         if self.replaces:
             dialect.execute(connection, f"DELETE FROM {dialect.quoted(target.table)}")
+        tokens = [token for token in output.tokens if not token.get("deletes")]
+        # Before rows are added: what a task has written last of a key is in one list.
         for token in output.tokens:
+            if token.get("deletes"):
+                gone = staged_table(self.storage, token)
+                dialect.delete(connection, target, gone)
+        for token in tokens:
             if "table" in token:
                 dialect.move(connection, token["table"], target)
                 continue

@@ -43,6 +43,11 @@ class Target:
         """The columns that we fill."""
         return self.schema.names
 
+    @property
+    def keys(self) -> Schema:
+        """The columns of the key."""
+        return self.schema.select(self.key)
+
     def beside(self, name: str) -> str:
         """Return the name of a table in the same schema."""
         schema, dot, _ = self.table.rpartition(".")
@@ -121,6 +126,10 @@ class Dialect(Protocol):
         Raises:
             RefusedRowError: A row cannot be held; says which.
         """
+        ...
+
+    def delete(self, connection: Any, target: Target, keys: pa.Table) -> None:
+        """Delete the rows of keys from the target, in the same transaction."""
         ...
 
     def drop(self, connection: Any, target: Target, names: list[str]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidConfigError
 from riverlock.sinks.databases.dialect import RefusedRowError, Trouble
 from riverlock.sinks.databases.layout import NESTED, Column, Layout
-from riverlock.sinks.databases.values import described, json_texts
+from riverlock.sinks.databases.values import deletions, described, json_texts, rows_of
 
 try:
     import psycopg
@@ -325,6 +325,18 @@ class PostgresDialect:
         self.execute(connection, f"DROP TABLE IF EXISTS pg_temp.{name}")
         self._load(connection, name, target, rows, temporary=True)
         self._move(connection, f"pg_temp.{name}", target)
+
+    def delete(
+        self, connection: psycopg.Connection[Any], target: Target, keys: pa.Table
+    ) -> None:
+        """Delete some hundred rows by one statement."""
+        marks = {
+            self.quoted(f.name): f"%s::{self.column_type(f.type, key=True)}"
+            for f in target.keys.fields
+        }
+        values = rows_of(keys, target.keys, {})
+        for sql, found in deletions(self.quoted(target.table), marks, values):
+            self.execute(connection, sql, *found)
 
     def drop(
         self, connection: psycopg.Connection[Any], target: Target, names: list[str]

@@ -30,6 +30,7 @@ class SqlSink:
     mode: str
     key: tuple[str, ...] = ()
     create: bool = False
+    deletes: str | None = None
     kind: str = "sql"
 
     def stager(self, use: SinkUse) -> SqlStager:
@@ -40,7 +41,12 @@ class SqlSink:
         """
         self._check(use)
         dialect_of(self.address)  # its client must be here
-        return SqlStager(sink=use.uid, address=self.address, target=self._target(use))
+        return SqlStager(
+            sink=use.uid,
+            address=self.address,
+            target=self._target(use),
+            deletes=self.deletes,
+        )
 
     def committer(self, use: SinkUse, storage: Storage) -> SqlCommitter:
         """Return what commits epochs."""
@@ -54,7 +60,8 @@ class SqlSink:
         )
 
     def _target(self, use: SinkUse) -> Target:
-        return Target(table=self.table, schema=use.schema, key=self.key)
+        names = [n for n in use.schema.names if n != self.deletes]
+        return Target(table=self.table, schema=use.schema.select(names), key=self.key)
 
     def _check(self, use: SinkUse) -> None:
         if use.replaces and self.mode != "replace":
@@ -65,6 +72,13 @@ class SqlSink:
                 found=repr(self.mode),
             )
         names = {f.name: f.type for f in use.schema.fields}
+        kind = names.pop(self.deletes, None) if self.deletes else None
+        if self.deletes and (kind is None or kind.kind != "boolean"):
+            raise InvalidFlowError(
+                f"column {self.deletes!r}, which deletes rows of sink {use.uid!r}",
+                expected="a boolean column of the stream",
+                found="no such column" if kind is None else kind.ddl,
+            )
         for column in self.key:
             if column not in names or names[column].kind in NESTED:
                 simple = [n for n, t in names.items() if t.kind not in NESTED]

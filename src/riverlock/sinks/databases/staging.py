@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import SinkError
@@ -60,9 +60,11 @@ class SqlStager:
     sink: str
     address: Address
     target: Target
+    # The column that says which rows are deleted.
+    deletes: str | None = None
 
     def stage(self, table: pa.Table, at: StagePoint) -> list[Any]:
-        """Make the rows durable; returns one token.
+        """Make the rows durable; returns a token, and one of what is to be deleted.
 
         Raises:
             SinkError: The database refuses a row; nothing of the epoch is committed.
@@ -71,6 +73,35 @@ class SqlStager:
         rows = table.select(list(target.names)).cast(target.schema.to_arrow())
         if target.key:
             self._check_key(rows, at)
+        if self.deletes is not None:
+            return self._stage_changes(
+                rows.append_column(self.deletes, table[self.deletes]), at
+            )
+        return self._stage(rows, at)
+
+    def _stage_changes(self, rows: pa.Table, at: StagePoint) -> list[Any]:
+        """Stage deletions apart; only what is last of a key counts."""
+        import pyarrow.compute as pc
+
+        assert self.deletes is not None
+        last = last_of_each_key(rows, self.target.key)
+        is_gone = pc.fill_null(last[self.deletes], fill_value=False)
+        kept = last.filter(pc.invert(is_gone)).drop_columns([self.deletes])
+        gone = last.filter(is_gone).select(list(self.target.key))
+        tokens = self._stage(kept, at) if kept.num_rows else []
+        if gone.num_rows:
+            beside = replace(at, attempt=f"deletes-{at.attempt}")
+            tokens += self._in_store(gone, beside, deletes=True)
+        return tokens
+
+    def _in_store(self, rows: pa.Table, at: StagePoint, **more: Any) -> list[Any]:
+        place = place_of(self.address, self.target)
+        tokens = TableStager(sink=self.sink).stage(rows, at)
+        return [{**token, "target": place, **more} for token in tokens]
+
+    def _stage(self, rows: pa.Table, at: StagePoint) -> list[Any]:
+        target = self.target
+        if target.key:
             rows = last_of_each_key(rows, target.key)
         place = place_of(self.address, target)
         dialect = dialect_of(self.address)
@@ -80,8 +111,7 @@ class SqlStager:
             raise self._refused(str(error), at) from None
         if name is not None:
             return [{"table": name, "rows": rows.num_rows, "target": place}]
-        tokens = TableStager(sink=self.sink).stage(rows, at)
-        return [{**token, "target": place} for token in tokens]
+        return self._in_store(rows, at)
 
     def _load(self, dialect: Dialect, rows: pa.Table, at: StagePoint) -> str | None:
         """Load the rows; None if they belong into the store."""

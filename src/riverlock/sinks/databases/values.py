@@ -12,15 +12,40 @@ from riverlock.sinks.databases.layout import NESTED
 from riverlock.sinks.json_rows import json_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
     from riverlock.core.types import Schema
 
-__all__ = ["described", "json_texts", "last_of_each_key", "refuse_numbers", "rows_of"]
+__all__ = [
+    "deletions",
+    "described",
+    "json_texts",
+    "last_of_each_key",
+    "refuse_numbers",
+    "rows_of",
+]
 
 _SHOWN = 200
+_DELETED_AT_ONCE = 200
+
+
+def deletions(
+    table: str, marks: dict[str, str], keys: list[tuple[Any, ...]]
+) -> Iterator[tuple[str, list[Any]]]:
+    """Return statements that delete rows by key, a number of them at once.
+
+    Args:
+        table: Its name, as SQL.
+        marks: What stands for a value of each column of the key, as SQL.
+        keys: The keys, in the order of the columns.
+    """
+    one = " AND ".join(f"{column} = {mark}" for column, mark in marks.items())
+    for begin in range(0, len(keys), _DELETED_AT_ONCE):
+        part = keys[begin : begin + _DELETED_AT_ONCE]
+        some = " OR ".join(f"({one})" for _ in part)
+        yield f"DELETE FROM {table} WHERE {some}", [v for key in part for v in key]
 
 
 def json_texts(column: pa.ChunkedArray) -> list[str | None]:
