@@ -97,10 +97,18 @@ def _commit_objects(path: str, epoch: int, output: SinkOutput) -> None:
                     break  # another run was faster, and has swept
                 what = f"staged file {path}/{token['staged']} is gone"
                 raise CommitRejectedError(path, epoch=epoch, what=what) from error
-        root.put_if_absent(listing_path(epoch), listing(epoch, output.tokens))
+        if not root.put_if_absent(listing_path(epoch), listing(epoch, output.tokens)):
+            _take_copies(root, epoch, output)
     for entry in list(root.list(STAGED)):
         if int(entry.path.removeprefix(STAGED).split("/")[0]) <= epoch:
             root.delete(entry.path)
+
+
+def _take_copies(root: ObjectStorage, epoch: int, output: SinkOutput) -> None:
+    """Delete what was copied, if the epoch was withdrawn while we slept."""
+    if root.get(listing_path(epoch)) == listing(epoch, ()):
+        for name in named(output.tokens):
+            root.delete(f"{epoch_folder(epoch)}/{name}")
 
 
 def withdraw_at(root: str, mine: dict[str, str], token: dict[str, Any]) -> bool:
@@ -120,8 +128,8 @@ def _withdraw(root: ObjectStorage, token: dict[str, Any]) -> None:
     May be repeated: what is moved already stays so.
     """
     for first, last in token["withdraw"]:
-        for epoch in _listed(root, first, last):
-            _move(root, listing_path(epoch), _away(listing_path(epoch)))
+        for epoch in range(first, last + 1):
+            _take_listing(root, epoch)
         # Also of an epoch whose commit a crash cut off: it was never listed.
         for path in _files(root, first, last):
             _move(root, path, _away(path))
@@ -131,6 +139,18 @@ def _withdraw(root: ObjectStorage, token: dict[str, Any]) -> None:
             for entry in list(root.list(_away(f"{epoch_folder(epoch)}/"))):
                 _move(root, entry.path, entry.path.removeprefix(f"{WITHDRAWN}/"))
             _move(root, _away(listing_path(epoch)), listing_path(epoch))
+
+
+def _take_listing(root: ObjectStorage, epoch: int) -> None:
+    """Move the listing of an epoch away, and leave an empty one in its place.
+
+    A run that slept in its commit of the epoch can list it no more: the place is taken.
+    """
+    path, empty = listing_path(epoch), listing(epoch, ())
+    while not root.put_if_absent(path, empty):
+        if root.get(path) == empty:
+            return
+        _move(root, path, _away(path))
 
 
 def _away(path: str) -> str:

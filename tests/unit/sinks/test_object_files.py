@@ -50,6 +50,33 @@ def test_files_of_an_epoch_that_was_half_committed_are_withdrawn_too(
     assert ids(out) == [1]  # whole or not at all
 
 
+def test_a_run_that_slept_in_its_commit_cannot_show_an_epoch_that_was_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    of = run(f"file://{out}", tmp_path / "store")
+    voted = of.stage(1, [(1, "a", 1)])
+    copy, woken = ObjectStorage.copy, list[int]()
+
+    def sleep_then_copy(self: ObjectStorage, source: str, target: str) -> None:
+        monkeypatch.setattr(ObjectStorage, "copy", copy)
+        newer = run(f"file://{out}", tmp_path / "store", 2)
+        order = {"root": f"file://{out}", "withdraw": [[1, 1]], "reinstate": []}
+        for epoch in (2, 2):
+            newer.commit(epoch, SinkOutput(kind="files", tokens=(order,)))
+        woken.append(1)
+        copy(self, source, target)
+
+    monkeypatch.setattr(ObjectStorage, "copy", sleep_then_copy)
+    of.commit(1, voted)
+
+    assert woken
+    assert ids(out) == []
+    shown = msgspec.json.decode((out / "_riverlock" / f"{1:012d}.json").read_bytes())
+    assert shown == {"epoch": 1, "files": []}
+
+
 def test_an_epoch_is_completed_where_it_was_staged_whatever_the_place_is_now(
     tmp_path: Path,
 ) -> None:
