@@ -23,7 +23,8 @@ from riverlock.core.types import schema_of
 from riverlock.sinks.base import SinkUse
 from riverlock.sinks.committer import Owner
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.stops import ask_to_stop
+from riverlock.snapshot.records import Stop
+from riverlock.snapshot.requests import add_request
 from riverlock.storage import LocalStorage
 
 SERVERS: dict[str, Callable[[Any], Place]] = {
@@ -83,7 +84,7 @@ def test_a_start_that_waits_can_be_stopped(
     run = catalog.newest_run()
     assert run is not None
     now_us = SystemClock().now_us()
-    ask_to_stop(catalog, run, savepoint=None, now_us=now_us)  # as `riverlock stop`
+    add_request(catalog, Stop(run=run.run), now_us=now_us)  # as `riverlock stop`
 
     assert handle.wait(60)
     assert waiting.error is not None
