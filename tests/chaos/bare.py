@@ -27,7 +27,7 @@ from riverlock.sinks.committer import Committer, Owner
 from riverlock.sinks.stager import Stager
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
-from riverlock.snapshot.records import Run, StopRequest
+from riverlock.snapshot.records import Run
 from riverlock.snapshot.retention import Retention
 from riverlock.snapshot.status import Status
 from riverlock.sources.reader import Reader
@@ -56,21 +56,17 @@ class BareRun:
 
     def to_the_end(self) -> None:
         """Run from where the store says until the input is used up."""
-        drivers: list[RegionDriver] = []
         with ExitStack() as stack:
-            drivers.append(self._driver(stack, lambda _: drivers[0].stop()))
-            drivers[0].run()
+            self._driver(stack).run()
 
-    def _driver(
-        self, stack: ExitStack, on_stop: Callable[[StopRequest], None]
-    ) -> RegionDriver:
+    def _driver(self, stack: ExitStack) -> RegionDriver:
         clock, storage = SystemClock(), LocalStorage(self.store)
         catalog = Catalog(storage)
         flow = catalog.open_flow(
             "bare", key_groups=_KEY_GROUPS, now_us=clock.now_us()
         ).id
         owner = claim(catalog, now_us=clock.now_us())
-        heartbeat = Heartbeat(catalog, owner, lambda: None, on_stop)
+        heartbeat = Heartbeat(catalog, owner, lambda: None)
         heartbeat.start()
         stack.callback(heartbeat.stop)
         cleaner = Cleaner(catalog, Retention(epochs=5))

@@ -35,7 +35,10 @@ from riverlock.core.errors import (
 from riverlock.core.types import schema_of
 from riverlock.sinks.base import SinkUse
 from riverlock.sinks.committer import Owner
+from riverlock.sinks.databases.address import parse_address
 from riverlock.sinks.databases.committer import SqlCommitter
+from riverlock.sinks.databases.dialect import Target
+from riverlock.sinks.databases.postgres import PostgresDialect
 from riverlock.sinks.databases.sink import SqlSink
 from riverlock.sinks.stager import StagePoint
 from riverlock.snapshot.records import SinkOutput
@@ -182,6 +185,31 @@ def test_keys_that_others_add_during_the_commit_are_replaced(
 
     (found,) = place.snapshot("SELECT k, n FROM {}out ORDER BY k")
     assert [tuple(r) for r in found] == [("a", 1), ("b", 1)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "there", "staged", "has_any"),
+    [
+        ("bigint", [], [1, 2], False),
+        ("bigint", [1, 5], [6, 7], False),  # behind the greatest
+        ("bigint", [1, 5], [2, 6], False),  # between
+        ("bigint", [1, 5], [5, 6], True),
+        ("bigint", [1, 5], [0, 1], True),
+        ("text", ["a", None], ["b", "c"], False),
+        ("text", ["a", "b"], ["c", "a"], True),
+    ],
+)
+def test_keys_that_are_there_are_found(
+    postgres: Postgres, kind: str, there: list[Any], staged: list[Any], has_any: bool
+) -> None:
+    dialect = PostgresDialect(parse_address(postgres.url()))
+    target = Target(table="t", schema=schema_of("k string, v int"), key=("k",))
+    with closing(postgres.connect()) as connection:
+        for name, keys in (("t", there), ("s", staged)):
+            connection.execute(f"CREATE TEMP TABLE {name} (k {kind} UNIQUE)".encode())
+            for key in keys:
+                connection.execute(f"INSERT INTO {name} VALUES (%s)".encode(), [key])
+        assert dialect._has_any_key(connection, "s", target) is has_any
 
 
 def test_tables_that_do_not_fit_are_refused_with_all_reasons(

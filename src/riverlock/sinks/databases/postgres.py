@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["PostgresDialect"]
 
 _CONNECT_SECONDS = "10"
+_DROPS = 32  # in one transaction
 # A driver that sleeps in the middle of a commit must not hold its successor up: the
 # server ends such a transaction before others have waited for too long.
 _SETTINGS = (
@@ -298,15 +299,24 @@ class PostgresDialect:
         self, connection: psycopg.Connection[Any], staged: str, target: Target
     ) -> bool:
         """Tell whether the target has a staged key; ends at the first one."""
-        same = " AND ".join(
-            f"t.{name} = s.{name}" for name in map(self.quoted, target.key)
-        )
+        table, keys = self.quoted(target.table), [*map(self.quoted, target.key)]
+        same = " AND ".join(f"t.{name} = s.{name}" for name in keys)
         # OFFSET 0 keeps it from becoming a join, which might read all of the target.
-        found = self.execute(
-            connection,
-            f"SELECT EXISTS (SELECT FROM {staged} s WHERE EXISTS"
-            f" (SELECT FROM {self.quoted(target.table)} t WHERE {same} OFFSET 0))",
+        has_any = (
+            f"EXISTS (SELECT FROM {staged} s WHERE EXISTS"
+            f" (SELECT FROM {table} t WHERE {same} OFFSET 0))"
         )
+        if len(keys) == 1:
+            # Keys that grow, like numbers of orders, lie behind the greatest: that
+            # takes a tenth of the time. The unique index has it at its end.
+            (key,) = keys
+            greatest = (
+                f"SELECT {key} FROM {table} WHERE {key} IS NOT NULL"
+                f" ORDER BY {key} DESC LIMIT 1"
+            )
+            reaches = f"EXISTS (SELECT FROM {staged} WHERE {key} <= ({greatest}))"
+            has_any = f"{reaches} AND {has_any}"
+        found = self.execute(connection, f"SELECT {has_any}")
         return bool(found[0][0])
 
     def _merge(self, target: Target) -> str:
@@ -342,10 +352,13 @@ class PostgresDialect:
         self, connection: psycopg.Connection[Any], target: Target, names: list[str]
     ) -> None:
         """Drop tables; those that somebody reads wait for another time."""
-        for name in names:
+        tables = [self.quoted(target.beside(name)) for name in names]
+        # Several at once, since each transaction that drops one waits for the disk;
+        # not all that may have piled up, since the server has room for so many locks.
+        for first in range(0, len(tables), _DROPS):
+            some = ", ".join(tables[first : first + _DROPS])
             self.execute(connection, "SET LOCAL lock_timeout = '1s'")
-            table = self.quoted(target.beside(name))
-            self.execute(connection, f"DROP TABLE IF EXISTS {table}")
+            self.execute(connection, f"DROP TABLE IF EXISTS {some}")
             connection.commit()
 
 
