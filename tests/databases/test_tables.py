@@ -33,9 +33,9 @@ from riverlock.core.errors import (
     SinkUnavailableError,
 )
 from riverlock.core.types import schema_of
+from riverlock.databases.address import parse_address
 from riverlock.sinks.base import SinkUse
 from riverlock.sinks.committer import Owner
-from riverlock.sinks.databases.address import parse_address
 from riverlock.sinks.databases.committer import SqlCommitter
 from riverlock.sinks.databases.dialect import Target
 from riverlock.sinks.databases.postgres import PostgresDialect

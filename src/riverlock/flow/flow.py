@@ -230,7 +230,7 @@ class Flow:
         Args:
             store: Directory or object-store URI that holds the flow's state.
             options: ``available_now``, ``parallelism``, ``spark`` and the others of
-                ``riverlock.spark.runner.RunOptions``.
+                ``riverlock.spark.options.RunOptions``.
         """
         return self._runner().run(self, store, **options)
 

@@ -24,24 +24,25 @@ from riverlock.core import faults
 from riverlock.core.errors import (
     CommitRejectedError,
     CommitUnknownError,
-    EpochAbortedError,
     FencedError,
-    InternalError,
     RiverlockError,
     SinkUnavailableError,
-    SnapshotError,
-    SourceError,
-    StateError,
     StorageError,
-    UserCodeError,
 )
-from riverlock.runtime.boundary import user_error, user_line
+from riverlock.runtime.boundary import user_line
+from riverlock.runtime.failures import as_ours, is_retryable, reason_of
 from riverlock.snapshot.claims import describe
 from riverlock.snapshot.input_times import input_times
 from riverlock.snapshot.parameters import misfits
 from riverlock.snapshot.records import Change, Rescale
 from riverlock.snapshot.sealed import seal
-from riverlock.snapshot.status import Status, input_rows, late_rows, status_of
+from riverlock.snapshot.status import (
+    Status,
+    input_rows,
+    late_rows,
+    phases_of,
+    status_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -286,7 +287,7 @@ class RegionDriver:
             return self._recovered()
         except RiverlockError as error:
             return ev.RereadFailed(
-                region=self.plan.region, cause=str(error), retryable=_retryable(error)
+                region=self.plan.region, cause=str(error), retryable=is_retryable(error)
             )
 
     def _fenced(self) -> ev.Fenced | None:
@@ -325,13 +326,13 @@ class RegionDriver:
         return self.planner.plan(parent, is_asked=is_asked)
 
     def _plan_failed(self, turn: int, cause: Exception) -> ev.PlanFailed:
-        error = _as_ours(cause, where="planning the epoch", epoch=None)
+        error = as_ours(cause, where="planning the epoch", epoch=None)
         return ev.PlanFailed(
             region=self.plan.region,
             turn=turn,
-            reason=_reason(error),
+            reason=reason_of(error),
             cause=str(error),
-            retryable=_retryable(error),
+            retryable=is_retryable(error),
             error=error,
         )
 
@@ -379,14 +380,14 @@ class RegionDriver:
             if fenced is not None:
                 return fenced
             where = f"stage {order.stage!r}"
-            error = _as_ours(cause, where=where, epoch=order.epoch)
+            error = as_ours(cause, where=where, epoch=order.epoch)
             return ev.StageFailed(
                 region=self.plan.region,
                 turn=order.turn,
                 stage=order.stage,
-                reason=_reason(error),
+                reason=reason_of(error),
                 cause=str(error),
-                retryable=_retryable(error),
+                retryable=is_retryable(error),
                 error=error,
             )
         return ev.StageVoted(
@@ -554,7 +555,7 @@ class RegionDriver:
             bad_rows=self._bad_rows,
             late_rows=self._late_rows,
             committed=epoch,
-            phases=self._phases(manifest, took_us) if self._epochs else {},
+            phases=phases_of(manifest, took_us) if self._epochs else {},
             inputs=input_times(
                 manifest, now_us=manifest.now_us, since_us=self.planner.since_us
             ),
@@ -562,15 +563,6 @@ class RegionDriver:
         self._show(status)
         faults.hit("P11")
         return None
-
-    @staticmethod
-    def _phases(manifest: Manifest, took_us: int) -> dict[str, float]:
-        """Return the seconds until the epoch was decided, and then in its sinks."""
-        decided_us = manifest.decided_us - manifest.started_us
-        return {
-            "run": round(decided_us / 1_000_000, 3),
-            "commit": round((took_us - decided_us) / 1_000_000, 3),
-        }
 
     def _took_us(self) -> int:
         """Return how long the epoch has taken so far, whatever the clock does."""
@@ -607,35 +599,3 @@ class RegionDriver:
             return  # the status belongs to the other run now
         state = "stopped" if error is None else "failed"
         self._show_state(state, None if error is None else str(error))
-
-
-def _as_ours(cause: Exception, *, where: str, epoch: int | None) -> RiverlockError:
-    """Return what a step raised as one of our errors, saying whose it is."""
-    if isinstance(cause, RiverlockError):
-        return cause
-    text = f"{type(cause).__name__}: {cause}"
-    if isinstance(cause, OSError):
-        return EpochAbortedError(epoch=epoch or 0, reason=where, cause=text)
-    if user_line(cause.__traceback__):
-        return user_error(cause, operator=where, where="the driver", epoch=epoch)
-    return InternalError(f"{where} raised {text}")
-
-
-def _retryable(error: RiverlockError) -> bool:
-    if isinstance(error, StorageError):
-        return error.retryable
-    return isinstance(error, EpochAbortedError)
-
-
-def _reason(error: RiverlockError) -> ev.AbortReason:
-    match error:
-        case UserCodeError():
-            return ev.AbortReason.USER_CODE
-        case SourceError():
-            return ev.AbortReason.SOURCE
-        case StateError() | SnapshotError():
-            return ev.AbortReason.STATE
-        case StorageError():
-            return ev.AbortReason.STORAGE
-        case _:
-            return ev.AbortReason.TASK

@@ -9,7 +9,7 @@ import msgspec
 from riverlock.snapshot.input_times import InputTime
 from riverlock.snapshot.records import Manifest, Record
 
-__all__ = ["Status", "status_of"]
+__all__ = ["Status", "input_rows", "late_rows", "phases_of", "status_of"]
 
 
 class Status(Record, frozen=True, kw_only=True):
@@ -86,3 +86,12 @@ def status_of(manifest: Manifest, *, updated_us: int, **more: Any) -> Status:
         dead_letters=int(sum(s.get("dead_letters", 0) for s in stages.values())),
         **more,
     )
+
+
+def phases_of(manifest: Manifest, took_us: int) -> dict[str, float]:
+    """Return the seconds until the epoch was decided, and then in its sinks."""
+    decided_us = manifest.decided_us - manifest.started_us
+    return {
+        "run": round(decided_us / 1_000_000, 3),
+        "commit": round((took_us - decided_us) / 1_000_000, 3),
+    }

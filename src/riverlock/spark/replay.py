@@ -46,7 +46,8 @@ from riverlock.spark.adoption import adopted
 from riverlock.spark.ahead import ReadAhead
 from riverlock.spark.compile import KeyedStage, compile_flow
 from riverlock.spark.engine import SparkEngine
-from riverlock.spark.runner import RunOptions, readers_of
+from riverlock.spark.options import RunOptions
+from riverlock.spark.runner import readers_of
 from riverlock.spark.session import job_conf, local_session
 from riverlock.state.lmdb_store import close_below
 from riverlock.storage.open import open_storage

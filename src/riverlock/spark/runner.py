@@ -8,14 +8,11 @@ import signal
 import tempfile
 import threading
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from riverlock.coordinator.plan import RegionPlan
-from riverlock.coordinator.restart import ExponentialDelay, RestartPolicy
-from riverlock.core.clock import Clock, SystemClock
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError, StorageError
 from riverlock.core.times import duration_us
 from riverlock.flow.graph import Read, upstream
@@ -41,6 +38,7 @@ from riverlock.spark.committers import committer_of
 from riverlock.spark.compile import CompiledFlow, KeyedStage, compile_flow
 from riverlock.spark.engine import SparkEngine
 from riverlock.spark.frames import known_columns
+from riverlock.spark.options import RunOptions
 from riverlock.spark.readers import reader_of
 from riverlock.spark.session import job_conf, local_session
 from riverlock.storage.open import open_storage
@@ -57,76 +55,7 @@ if TYPE_CHECKING:
     from riverlock.sources.reader import Reader
     from riverlock.storage.base import Storage
 
-__all__ = ["Handle", "RunOptions", "check", "readers_of", "run", "start"]
-
-DEFAULT_RESTART = ExponentialDelay(initial_us=200_000, max_us=30_000_000, attempts=5)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """How to run a flow.
-
-    Attributes:
-        spark: A session to run on; default: the active one, or a new local one.
-        available_now: Take what is there at the start, then stop.
-        parallelism: Tasks per keyed stage; default: the cores Spark has. May differ
-            from run to run: state follows. ``"auto"``: at most that many, as backlog
-            and duration of epochs ask for.
-        epoch_target: How long an epoch should take; rows per epoch adapt to it. None:
-            every epoch takes ``max_rows_per_epoch``.
-        max_rows_per_epoch: Rows an epoch takes at most, shared by its sources. Files
-            are taken whole, at least one.
-        max_epochs: Stop after so many epochs.
-        restart: What to do when an epoch fails for a reason that may pass.
-        retain_epochs: How many epochs can be gone back to.
-        grace: How long files that nothing refers to are kept.
-        working_dir: Local disk for working copies of state; disposable.
-        on_status: Called after each epoch.
-    """
-
-    spark: SparkSession | None = None
-    available_now: bool = False
-    parallelism: int | str | None = None
-    epoch_target: str | timedelta | None = "1 second"
-    max_rows_per_epoch: int | None = None
-    max_epochs: int | None = None
-    restart: RestartPolicy = DEFAULT_RESTART
-    retain_epochs: int = 20
-    grace: str | timedelta = "10 minutes"
-    working_dir: str | None = None
-    on_status: Callable[[Status], None] = field(default=lambda _: None)
-    clock: Clock = field(default_factory=SystemClock)
-
-    def __post_init__(self) -> None:
-        """Refuse numbers that make no sense.
-
-        Raises:
-            InvalidConfigError: One does not.
-        """
-        if isinstance(self.parallelism, str) and self.parallelism != "auto":
-            raise InvalidConfigError(
-                "parallelism",
-                expected='a number, or "auto"',
-                found=repr(self.parallelism),
-            )
-        for name in ("parallelism", "max_rows_per_epoch", "max_epochs"):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                continue
-            if value is not None and value < 1:
-                raise InvalidConfigError(name, expected="at least 1", found=str(value))
-        if self.retain_epochs < 2:
-            raise InvalidConfigError(
-                "retain_epochs", expected="at least 2", found=str(self.retain_epochs)
-            )
-        # Now, not when the store is claimed: a wrong one must change nothing.
-        if self.epoch_target is not None:
-            duration_us(self.epoch_target)
-        elif self.max_rows_per_epoch is None:
-            raise InvalidConfigError(
-                "epoch_target=None", expected="max_rows_per_epoch", found="neither"
-            )
-        duration_us(self.grace)
+__all__ = ["Handle", "check", "readers_of", "run", "start"]
 
 
 def run(flow: Flow, store: str, **options: Any) -> Status | None:
