@@ -538,11 +538,10 @@ class RegionDriver:
             if wanted != manifest.parallelism:
                 log.info("parallelism %s -> %s", manifest.parallelism, wanted)
                 self.rescale(wanted)
-        self._bad_rows += int(noticed.get("bad_rows", 0))
-        if noticed.get("bad_rows"):
-            log.warning(
-                "epoch %s: %d rows could not be parsed", epoch, noticed["bad_rows"]
-            )
+        bad = int(noticed.get("bad_rows", 0))
+        self._bad_rows += bad
+        if bad:
+            log.warning("epoch %s: %d rows could not be parsed", epoch, bad)
         late = late_rows(manifest) if self._epochs else 0
         self._late_rows += late
         if late:
