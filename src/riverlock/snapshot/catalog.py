@@ -20,6 +20,7 @@ from riverlock.core.errors import (
     UnsupportedFormatError,
 )
 from riverlock.core.ids import check_name
+from riverlock.snapshot.expiring import announced
 from riverlock.snapshot.layout import (
     FLOW,
     SNAPSHOTS,
@@ -237,8 +238,14 @@ class Catalog:
         if not self.storage.put_if_absent(path, seal(record)):
             return False
         faults.hit("V5")
-        # From here on retention spares it; it may have gone just before.
+        # From here on retention spares it; it may have gone just before, or be going.
         try:
+            if epoch in announced(self):
+                raise SnapshotNotFoundError(
+                    f"epoch {epoch}",
+                    store=self.storage.uri,
+                    available="it, but only until it is deleted, which has begun",
+                )
             self.check_whole(epoch)
         except SnapshotNotFoundError:
             self.storage.delete(path)

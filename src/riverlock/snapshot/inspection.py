@@ -15,6 +15,7 @@ from riverlock.snapshot.channel import Segment
 from riverlock.snapshot.layout import FORKING, epoch_of
 from riverlock.snapshot.owner import Beat
 from riverlock.snapshot.records import (
+    Expiring,
     ForkRecord,
     LeaseRecord,
     Named,
@@ -38,6 +39,7 @@ _REGION = r"regions/[^/]+/"
 _SEALED: dict[str, Any] = {
     rf"{_REGION}runs/\d+\.json": Run,
     rf"{_REGION}requests/\d+\.json": Request,
+    rf"{_REGION}expiring/[^/]+\.json": Expiring,
     r"snapshots/[^/]+\.json": Named,
     r"leases/[^/]+\.json": LeaseRecord,
     r"forks/[^/]+\.json": ForkRecord,

@@ -76,6 +76,11 @@ class RegionPaths:
         """The folder of what the flow is asked to do."""
         return f"{self.root}requests/"
 
+    @property
+    def expiring(self) -> str:
+        """The folder of what says that epochs are being deleted."""
+        return f"{self.root}expiring/"
+
     def request(self, number: int) -> str:
         """One of these."""
         return f"{self.requests}{number:012d}.json"

@@ -247,6 +247,12 @@ class LeaseRecord(Record, frozen=True):
     holder: str = ""
 
 
+class Expiring(Record, frozen=True):
+    """``regions/<region>/expiring/<id>.json``: epochs that are being deleted (§6)."""
+
+    epochs: tuple[int, ...]
+
+
 class Stop(Record, frozen=True, tag="stop"):
     """Asks a run to stop after the epoch under way."""
 

@@ -16,6 +16,7 @@ from riverlock.core import faults
 from riverlock.core.errors import SnapshotNotFoundError, StorageNotFoundError
 from riverlock.core.times import micros
 from riverlock.snapshot.channel import passed_files
+from riverlock.snapshot.expiring import announce, forget_announcements
 from riverlock.snapshot.fork import release_parents
 from riverlock.snapshot.layout import epoch_of, lease_path
 from riverlock.snapshot.pins import leases, pinned_epochs
@@ -131,6 +132,7 @@ def sweep(
         if path not in spared:
             catalog.storage.delete(path)
             gone += 1
+    forget_announcements(catalog, now=now)
     release_parents(catalog)
     if isinstance(catalog.storage, SupportsTemporaries):
         gone += catalog.storage.forget_temporaries(now - max(keep.grace, _WRITING))
@@ -142,11 +144,16 @@ def delete_manifests(
 ) -> tuple[int, set[str]]:
     """Delete manifests but those that were pinned meanwhile.
 
-    Who pins writes its record, then looks whether the manifest is there. Here manifests
-    go, then records are listed: one of the two sees the other. If both do, the manifest
-    comes back. Returns how many went, and what those that stay refer to.
+    They are announced before anything goes, and who pins looks for that. An
+    announcement counts for some minutes only: if we slept longer, a manifest may have
+    been pinned in spite of it, and comes back. Returns how many went, and what those
+    that stay refer to.
     """
+    if not epochs:
+        return 0, set()
     storage, paths = catalog.storage, catalog.paths
+    announcement = announce(catalog, epochs)
+    faults.hit("V7")
     pinned = pinned_epochs(catalog, now_us=now_us)
     removed: dict[int, bytes] = {}
     for epoch in (e for e in epochs if e not in pinned):
@@ -159,6 +166,7 @@ def delete_manifests(
     pinned = pinned_epochs(catalog, now_us=now_us)
     for epoch in sorted(pinned & removed.keys()):
         storage.put_if_absent(paths.manifest(epoch), removed.pop(epoch))
+    storage.delete(announcement)
     spared: set[str] = set()
     for epoch in sorted(pinned.intersection(epochs)):
         try:

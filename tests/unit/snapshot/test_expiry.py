@@ -99,6 +99,7 @@ def test_expire_spares_young_epochs(store: Catalog) -> None:
 @pytest.mark.parametrize(
     ("point", "count", "epochs", "numbers"),
     [
+        ("V7", 1, [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6]),
         ("V2", 1, [2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6]),
         ("V2", 3, [4, 5, 6], [1, 2, 3, 4, 5, 6]),
         ("V3", 1, [5, 6], [1, 2, 3, 4, 5, 6]),
@@ -121,6 +122,26 @@ def test_an_expiry_that_is_killed_leaves_whole_epochs(
     assert all(report.is_whole for report in verify(store))
     sweep(store, Retention())
     assert files(store) == [5, 6]
+
+
+def test_an_epoch_that_is_being_deleted_cannot_be_named(store: Catalog) -> None:
+    def expire() -> None:
+        rl.stores.expire(where(store), epochs=2)
+
+    assert killed_at("V7", expire)
+
+    # Whoever announced it may have looked for names before ours, and delete it now.
+    with pytest.raises(SnapshotNotFoundError, match="until it is deleted"):
+        store.pin("v1", epoch=2, now_us=0)
+    assert store.snapshots() == []
+    store.pin("v6", epoch=6, now_us=0)
+    # After some minutes it is known to be dead.
+    for entry in store.storage.list(store.paths.expiring):
+        os.utime(str(store.storage.local_path(entry.path)), (1, 1))
+    store.pin("v1", epoch=2, now_us=0)
+    sweep(store, Retention(epochs=1))
+    assert store.epochs() == [2, 6]
+    assert list(store.storage.list(store.paths.expiring)) == []
 
 
 def test_a_lease_keeps_what_is_read_until_it_runs_out(store: Catalog) -> None:
