@@ -110,6 +110,7 @@ def _json(value: Any) -> Any:
         case list():
             return [_json(each) for each in value]
         case dict() if all(isinstance(key, str) for key in value):
-            return {key: _json(each) for key, each in value.items()}
+            # In the order of the store, so that a replay sees what the epoch saw.
+            return {key: _json(value[key]) for key in sorted(value)}
         case _:
             raise ValueError(f"JSON values, not {value!r}")

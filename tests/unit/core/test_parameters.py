@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from riverlock.core.parameters import KINDS, kind_of, live, parsed, stored
+from riverlock.snapshot.records import Parameter
+from riverlock.snapshot.sealed import seal, unseal
 
 VALUES: list[tuple[str, Any, str]] = [
     ("bool", True, "true"),
@@ -72,3 +74,12 @@ def test_user_code_gets_a_copy() -> None:
     live("list", kept)[0].append(2)
 
     assert kept == [[1]]
+
+
+def test_a_dictionary_is_in_the_order_in_which_manifests_have_it() -> None:
+    found = stored("dict", {"b": {"z": 1, "y": 2}, "a": [{"d": 1, "c": 2}]})
+    record = Parameter(type="dict", default=found)
+
+    read = unseal(seal(record), Parameter, path="")
+
+    assert json.dumps(read.default) == json.dumps(found)  # unlike ==, in order

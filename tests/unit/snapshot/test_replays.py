@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.unit.snapshot.local_flow import LocalFlow, source
+from tests.unit.snapshot.small_flow import SmallFlow, Sums
 from tests.unit.snapshot.timed_flow import EVERY, TimedFlow, some_rows
 
 import riverlock as rl
@@ -84,3 +85,21 @@ def test_random_epochs_are_the_same_again(tmp_path: Path, epochs: int) -> None:
         assert all(o.how == "checksums" for e in found.epochs for o in e.outputs)
         done += len(found.epochs)
     assert done == epochs
+
+
+class InOrder(Sums):
+    """Tells in which order a parameter has its keys."""
+
+    output = "k string, order string"
+    weights = rl.Param({"b": 1, "a": 2})
+
+    def on_event(self, row: Any, ctx: Any) -> Any:
+        yield row.k, ",".join(self.weights)
+
+
+def test_a_default_has_the_same_order_in_a_replay(tmp_path: Path) -> None:
+    rows = [("a", 1), ("b", 2)]
+    flow = SmallFlow(tmp_path / "store", rows, tmp_path / "out", process=InOrder)
+    flow.run()
+
+    assert flow.replay(0, 0).matches
