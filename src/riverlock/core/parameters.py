@@ -30,8 +30,9 @@ _WORDS = {
 
 def kind_of(value: object) -> str | None:
     """Return the kind of a live value; None if a parameter cannot have it."""
-    if isinstance(value, list | dict):
-        return type(value).__name__
+    for kind in (list, dict):
+        if isinstance(value, kind):
+            return kind.__name__
     return _TYPES.get(type(value))
 
 
@@ -49,7 +50,7 @@ def stored(kind: str, value: object) -> Any:
         case "float", float() if math.isfinite(value):
             return value
         case "str", str():
-            return value
+            return _text(value)
         case "decimal", (Decimal() | str()):
             return _decimal(value)
         case "decimal", int() if not isinstance(value, bool):
@@ -88,6 +89,14 @@ def _whole(value: int) -> int:
     return value
 
 
+def _text(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{_WORDS['str']}, not {value!r}") from None
+    return value
+
+
 def _decimal(value: Decimal | str) -> str:
     try:
         found = Decimal(value)
@@ -101,8 +110,10 @@ def _decimal(value: Decimal | str) -> str:
 def _json(value: Any) -> Any:
     """Return a copy of a nested value, as JSON would give it back."""
     match value:
-        case None | bool() | str():
+        case None | bool():
             return value
+        case str():
+            return _text(value)
         case int():
             return _whole(value)
         case float() if math.isfinite(value):
@@ -111,6 +122,6 @@ def _json(value: Any) -> Any:
             return [_json(each) for each in value]
         case dict() if all(isinstance(key, str) for key in value):
             # In the order of the store, so that a replay sees what the epoch saw.
-            return {key: _json(value[key]) for key in sorted(value)}
+            return {_text(key): _json(value[key]) for key in sorted(value)}
         case _:
             raise ValueError(f"JSON values, not {value!r}")

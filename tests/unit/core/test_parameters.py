@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from decimal import Decimal
 from typing import Any
 
@@ -61,11 +62,24 @@ def test_whole_numbers_are_numbers_too() -> None:
         ("list", [Decimal(1)]),
         ("dict", {1: 2}),
         ("dict", {"a": (1,)}),
+        # As the shell gives bytes that are no text.
+        ("str", "\udcff"),
+        ("list", ["\udcff"]),
+        ("dict", {"\udcff": 1}),
     ],
 )
 def test_other_values_are_refused(kind: str, value: Any) -> None:
     with pytest.raises(ValueError, match=r", not |64 bits"):
         stored(kind, value)
+
+
+def test_other_dictionaries_and_lists_are_plain_ones_too() -> None:
+    class Names(list[str]):
+        pass
+
+    assert kind_of(OrderedDict(a=1)) == "dict"
+    assert type(stored("dict", OrderedDict(a=1))) is dict
+    assert kind_of(Names()) == "list"
 
 
 def test_user_code_gets_a_copy() -> None:
