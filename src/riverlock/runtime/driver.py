@@ -11,6 +11,7 @@ import logging
 import queue
 import threading
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, assert_never
 
@@ -191,29 +192,26 @@ class RegionDriver:
             self._progress.notify_all()
 
     def _await_sinks(self) -> bool:
-        """Wait until all sinks are open; False if a stop was asked for before.
-
-        Raises:
-            RiverlockError: A sink answered that it cannot be used, or a newer run owns
-                the store.
-        """
+        """Wait until all sinks are open; False if the run has ended before."""
         tries = 0
-        while self.openings and (away := self.openings.attempt()):
-            tries += 1
-            delay_us = patient_delay_us(self.plan.restart, tries)
-            if delay_us is None:
-                raise away[1]
-            self._say_awaiting(*away)
-            self._sleep(delay_us)
-            owner = self.heartbeat.check()
-            if owner is not None:
-                raise FencedError(
-                    store=self.plan.store, run=self.plan.run, owner=describe(owner)
-                )
-            if self._stop.is_set():
-                # Nothing was begun: what an earlier run has decided is left as it is.
-                self._end(None)
-                return False
+        try:
+            while self.openings and (away := self.openings.attempt()):
+                tries += 1
+                delay_us = patient_delay_us(self.plan.restart, tries)
+                if delay_us is None:
+                    raise away[1]
+                self._say_awaiting(*away)
+                self._sleep(delay_us)
+                if (fenced := self._fenced()) is not None:
+                    store, run = self.plan.store, self.plan.run
+                    raise FencedError(store=store, run=run, owner=fenced.owner)
+                if self._stop.is_set():
+                    # What an earlier run has decided is left as it is.
+                    self._end(None)
+                    return False
+        except RiverlockError as error:
+            self._end(error)
+            return False
         return True
 
     def _from_outside(self) -> list[ev.Event]:
@@ -487,7 +485,9 @@ class RegionDriver:
         )
 
     def _say_awaiting(self, sink: str, why: SinkUnavailableError) -> None:
-        """Say what keeps the run from beginning."""
+        """Say what keeps the run from beginning, and what the store has."""
+        with suppress(RiverlockError):
+            self._parent = self.catalog.newest()
         self._show_state(
             "waiting",
             f"waiting for sink {sink!r}: the run begins when it answers;"
