@@ -128,10 +128,23 @@ def _step(
     if old == new:
         return None
     change = f"{old.ddl} is {new.ddl} now"
-    if is_wider(new, old):
+    if _holds_all(new, old):
         return Action.WIDEN, change
     return (Action.DROP if is_retired else Action.REFUSE), change
 
 
+def _holds_all(new: Type | None, old: Type | None) -> bool:
+    """Tell whether values have all they had, exactly; structs may have got fields."""
+    if new is None or old is None:
+        return False
+    if new.kind == old.kind == "struct":
+        now = {f.name: f.type for f in new.fields}
+        return all(_holds_all(now.get(f.name), f.type) for f in old.fields)
+    if new.kind == old.kind and old.element is not None:
+        return new.key == old.key and _holds_all(new.element, old.element)
+    return is_wider(new, old)
+
+
 def _types(ddl: str) -> dict[str, Type]:
-    return {f.name: f.type for f in schema_of(ddl).fields}
+    """Return columns by name; there may be none whose type is known."""
+    return {f.name: f.type for f in schema_of(ddl).fields} if ddl else {}

@@ -106,3 +106,34 @@ def test_an_epoch_of_an_older_writer_says_nothing_of_columns() -> None:
     found = plan_inputs({}, STORED, sources=["orders"], retired=frozenset(), epoch=41)
 
     assert found.steps == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "action"),
+    [
+        ("struct<a:int>", "struct<b:string,a:bigint>", "widened"),
+        ("array<struct<a:int>>", "array<struct<a:int,b:int>>", "widened"),
+        ("map<string,struct<a:int>>", "map<string,struct<a:int,b:int>>", "widened"),
+        ("struct<a:int,b:int>", "struct<b:int>", "refused"),
+        ("struct<a:int>", "struct<a:string,b:int>", "refused"),
+        ("map<int,int>", "map<string,int>", "refused"),
+    ],
+)
+def test_what_is_nested_may_have_more_too(old: str, new: str, action: str) -> None:
+    found = plan_inputs(
+        {"orders": f"row {old}"},
+        {"orders": f"row {new}"},
+        sources=["orders"],
+        retired=frozenset(),
+        epoch=41,
+    )
+
+    assert told(found) == [("row", action)]
+
+
+def test_a_source_whose_columns_are_all_of_unknown_types_can_be_gone_on_with() -> None:
+    found = plan_inputs(
+        {"orders": ""}, {"orders": ""}, sources=["orders"], retired=frozenset(), epoch=1
+    )
+
+    assert found.steps == ()
