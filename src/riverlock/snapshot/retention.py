@@ -51,7 +51,7 @@ def expired_paths(
     now: datetime,
     protected: Collection[str] = (),
 ) -> list[str]:
-    """Return what may be deleted now, manifests first.
+    """Return what may be deleted now, manifests first; segments come after these.
 
     Args:
         catalog: The store.
@@ -74,9 +74,8 @@ def expired_paths(
     pinned = pinned_epochs(catalog, now_us=micros(now))
     kept = {e for e in epochs if e > newest - keep.epochs or e in pinned or e in young}
     reached = set(protected)
-    retained = [catalog.manifest(epoch) for epoch in kept]
-    for manifest in retained:
-        reached |= references(manifest)
+    for epoch in kept:
+        reached |= references(catalog.manifest(epoch))
     manifests = [paths.manifest(e) for e in epochs if e not in kept]
     state = [
         entry.path
@@ -103,12 +102,7 @@ def expired_paths(
         for lease in leases(catalog)
         if lease.expires_us < micros(oldest_undecided)
     ]
-    segments = [
-        entry.path
-        for entry in passed_files(catalog.storage, retained)
-        if entry.mtime < oldest_allowed
-    ]
-    return [*manifests, *state, *lists, *staged, *segments, *over]
+    return [*manifests, *state, *lists, *staged, *over]
 
 
 def _staged_epoch(path: str, root: str) -> int:
@@ -131,6 +125,12 @@ def sweep(
     for path in paths[len(manifests) :]:
         if path not in spared:
             catalog.storage.delete(path)
+            gone += 1
+    # Now that manifests are gone: one that was pinned meanwhile keeps its segments.
+    retained = [catalog.manifest(epoch) for epoch in catalog.epochs()]
+    for entry in passed_files(catalog.storage, retained):
+        if entry.mtime < now - keep.grace:
+            catalog.storage.delete(entry.path)
             gone += 1
     forget_announcements(catalog, now=now)
     release_parents(catalog)

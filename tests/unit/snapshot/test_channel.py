@@ -4,6 +4,7 @@ import json
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from tests.unit.snapshot.builders import manifest
 
 import riverlock as rl
 from riverlock.core.errors import InvalidConfigError
+from riverlock.snapshot import retention
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.channel import Channel, Segment
 from riverlock.snapshot.records import InputRange, Manifest
@@ -72,6 +74,25 @@ def test_segments_that_no_retained_epoch_read_are_deleted(store: Catalog) -> Non
     left = [e.path for e in store.storage.list("channels/in/data/")]
     assert [p.rpartition("-")[2][0] for p in left] == ["1", "2", "3", "4"]
     assert all(report.is_whole for report in verify(store))
+
+
+def test_segments_of_an_epoch_that_is_named_during_a_sweep_stay(
+    store: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = retention.delete_manifests
+
+    def named_before(*given: Any, **more: Any) -> tuple[int, set[str]]:
+        store.pin("before-upgrade", epoch=1, now_us=1)
+        return delete(*given, **more)
+
+    monkeypatch.setattr(retention, "delete_manifests", named_before)
+    for file in Path(store.storage.root).rglob("*"):  # type: ignore[attr-defined]
+        os.utime(file, (1, 1))
+
+    sweep(store, TIGHT)
+
+    assert store.epochs() == [1, 2, 3]
+    assert Channel(store.storage, "in").numbers() == [0, 1, 2, 3, 4]
 
 
 def test_segments_stay_for_the_grace_period(store: Catalog) -> None:
