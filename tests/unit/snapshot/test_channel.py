@@ -4,7 +4,8 @@ import json
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -12,7 +13,7 @@ from tests.unit.snapshot.builders import catalog as empty
 from tests.unit.snapshot.builders import manifest
 
 import riverlock as rl
-from riverlock.core.errors import InvalidConfigError
+from riverlock.core.errors import InvalidConfigError, SourceError
 from riverlock.snapshot import retention
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.channel import Channel, Segment
@@ -20,6 +21,7 @@ from riverlock.snapshot.records import InputRange, Manifest
 from riverlock.snapshot.retention import Retention, sweep
 from riverlock.snapshot.sealed import checksum
 from riverlock.snapshot.verify import verify
+from riverlock.spark.readers.landing import LandingReader
 from riverlock.storage import LocalStorage
 
 TIGHT = Retention(epochs=2, grace=timedelta(0))
@@ -159,3 +161,30 @@ def test_a_fork_takes_no_step_that_has_not_landed(
 
     offsets = tmp_path / "fork/channels/in/landing/w/offsets"
     assert sorted(p.name for p in offsets.iterdir()) == list("01234")
+
+
+class Quiet:
+    """A streaming DataFrame and its query, with nothing to land."""
+
+    isStreaming = True  # noqa: N815 - Spark's name
+
+    def exception(self) -> None:
+        return None
+
+
+def test_a_reader_does_not_wait_for_segments_that_were_deleted(store: Catalog) -> None:
+    source: Any = SimpleNamespace(channel="in", build=lambda _: Quiet())
+    reader = LandingReader(
+        cast("Any", None), source, "in", store.storage, takes_all=False
+    )
+    reader._query, reader._next = Quiet(), 5
+    first = reader.initial()
+    assert reader.latest(first)["segment"] == 5
+    for file in Path(store.storage.root).rglob("*"):  # type: ignore[attr-defined]
+        os.utime(file, (1, 1))
+
+    sweep(store, TIGHT)
+
+    assert reader.latest({**first, "segment": 1})["segment"] == 5
+    with pytest.raises(SourceError, match="segment 0 of channel 'in' was deleted"):
+        reader.latest(first)

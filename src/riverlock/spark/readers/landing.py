@@ -62,7 +62,7 @@ class LandingReader:
         """Return the number of segments there are by now.
 
         Raises:
-            SourceError: Spark's query has failed.
+            SourceError: Spark's query has failed, or a segment is not there any more.
         """
         if self._query is None:
             self._query = self._start()
@@ -73,7 +73,17 @@ class LandingReader:
             raise SourceError(
                 self._uid, what=f"its Structured Streaming query failed: {failure}"
             )
-        return {**start, "segment": self._channel.end_after(start["segment"])}
+        landed = self._next  # first: it grows beside us
+        end = self._channel.end_after(start["segment"])
+        if end < landed:
+            raise SourceError(
+                self._uid,
+                what=f"segment {end} of channel {self._channel.name!r} was deleted, as"
+                " all epochs that are kept had passed it",
+                hint="go back to an epoch that has read this source, or begin with a"
+                " new store",
+            )
+        return {**start, "segment": end}
 
     def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
         """Take segments until they hold ``max_rows``; at least one."""
