@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.databases.places import Place, SqlitePlace, mariadb_place, postgres_place
+from tests.servers.postgres import Postgres
 
 import riverlock as rl
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
@@ -93,6 +95,51 @@ def test_rows_that_are_taken_back_are_deleted(
         )
     assert expected
     assert place.tables() == {"kept", "riverlock_epochs"}
+
+
+def test_text_deletes_by_a_key_of_another_type(
+    postgres: Postgres, store: LocalStorage
+) -> None:
+    place = postgres_place(postgres)
+    postgres.query(
+        f"CREATE TABLE {place.schema}.kept"
+        " (id uuid, day date, code char(4), n bigint, PRIMARY KEY (id, day, code))"
+    )
+    schema = schema_of("id string, day string, code string, n bigint, gone boolean")
+    use = SinkUse(uid="kept", schema=schema, replaces=False)
+    sink = rl.sinks.sql(
+        place.url,
+        table=f"{place.schema}.kept",
+        mode="upsert",
+        key=["id", "day", "code"],
+        deletes="gone",
+    )
+    stager, committer = sink.stager(use), sink.committer(use, store)
+    committer.open(Owner(flow="f", sink="kept", run=1))
+    keys = [(str(UUID(int=n)), "2026-01-01", f"c{n}") for n in range(3)]
+
+    for epoch, rows in enumerate(
+        (
+            [(*key, 1, False) for key in keys],
+            # No row can have these keys, which is no reason not to commit.
+            [
+                ("no uuid", *keys[0][1:], 1, True),
+                (*keys[1], 1, True),
+                (*keys[0][:2], "\0", 1, True),
+            ],
+        )
+    ):
+        columns = [list(c) for c in zip(*rows, strict=True)]
+        table = pa.table(columns, schema=schema.to_arrow())
+        at = StagePoint(
+            storage=store, folder=f"s/{epoch}", epoch=epoch, attempt="a", flow="f"
+        )
+        tokens = tuple(stager.stage(table, at))
+        output = SinkOutput(kind="sql", tokens=tokens, rows=len(rows))
+        committer.commit(epoch, output)
+
+    (left,) = place.snapshot("SELECT id FROM {}kept ORDER BY id")
+    assert [str(id) for (id,) in left] == [keys[0][0], keys[2][0]]
 
 
 def test_what_cannot_delete_is_refused() -> None:

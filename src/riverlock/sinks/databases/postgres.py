@@ -341,12 +341,29 @@ class PostgresDialect:
     ) -> None:
         """Delete some hundred rows by one statement."""
         marks = {
-            self.quoted(f.name): f"%s::{self.column_type(f.type, key=True)}"
+            self.quoted(f.name): "%s"  # the server takes text for any type
+            if f.type.kind == "string"
+            else f"%s::{self.column_type(f.type, key=True)}"
             for f in target.keys.fields
         }
-        values = rows_of(keys, target.keys, {})
-        for sql, found in deletions(self.quoted(target.table), marks, values):
-            self.execute(connection, sql, *found)
+        self._delete(connection, target, marks, rows_of(keys, target.keys, {}))
+
+    def _delete(
+        self,
+        connection: psycopg.Connection[Any],
+        target: Target,
+        marks: dict[str, str],
+        keys: list[tuple[Any, ...]],
+    ) -> None:
+        """Leave out keys that the columns cannot have: there is no such row."""
+        try:
+            with connection.transaction():
+                for sql, found in deletions(self.quoted(target.table), marks, keys):
+                    self.execute(connection, sql, *found)
+        except psycopg.DataError:
+            half = len(keys) // 2
+            for part in (keys[:half], keys[half:]) if half else ():
+                self._delete(connection, target, marks, part)
 
     def drop(
         self, connection: psycopg.Connection[Any], target: Target, names: list[str]
