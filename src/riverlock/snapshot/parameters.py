@@ -28,6 +28,7 @@ __all__ = [
     "misfits",
     "parameters_of",
     "parsed_value",
+    "renamed",
     "replayed",
     "with_changes",
 ]
@@ -115,6 +116,19 @@ def _of_another_kind(
         expected=f"a value of kind {kind} ({error})",
         found=repr(value),
         hint=_HINT,
+    )
+
+
+def renamed(known: Parameters, change: Change, names: Mapping[str, str]) -> Change:
+    """Return a change of operators that have other uids by now: old to new."""
+
+    def now(uid: str) -> str:
+        return uid if uid in known else names.get(uid, uid)
+
+    return msgspec.structs.replace(
+        change,
+        values={now(uid): mine for uid, mine in change.values.items()},
+        defaults={now(uid): mine for uid, mine in change.defaults.items()},
     )
 
 

@@ -12,6 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from riverlock.coordinator.plan import RegionPlan
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError, StorageError
 from riverlock.core.times import duration_us
@@ -28,7 +30,7 @@ from riverlock.sinks.committer import Owner
 from riverlock.sinks.outputs import check_outputs
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
-from riverlock.snapshot.parameters import check_change
+from riverlock.snapshot.parameters import check_change, renamed
 from riverlock.snapshot.records import Change, Stop
 from riverlock.snapshot.requests import add_request, taken_at
 from riverlock.snapshot.retention import Retention
@@ -273,6 +275,9 @@ class _Run:
         if isinstance(what, Stop) and what.run == driver.plan.run:
             self._savepoint = what.savepoint or self._savepoint
             driver.stop()
+        if isinstance(what, Change):
+            meant = renamed(driver.plan.parameters, what, self._flow.renames)
+            request = msgspec.structs.replace(request, what=meant)
         driver.ask(request)
 
     def set(self, change: Change) -> int | None:

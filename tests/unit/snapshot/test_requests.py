@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from tests.property.test_parameters import Scaled, ask
 from tests.unit.snapshot.small_flow import SmallFlow
 
 import riverlock as rl
-from riverlock.snapshot.records import Rescale, Stop
+from riverlock.snapshot.records import Change, Request, Rescale, Stop
 from riverlock.snapshot.requests import add_request, requests_after, taken_at
+from riverlock.spark.options import RunOptions
+from riverlock.spark.runner import _Run
 from riverlock.storage.local import LocalStorage
 
 ROWS = [("a", 1)] * 12
@@ -98,3 +101,29 @@ def test_a_fork_begins_with_the_values_and_goes_its_own_way(tmp_path: Path) -> N
     assert numbers(fork, after=1) == [2]
     assert flow.state()["a"][0] == 3 * (1 + 5 + 6)
     assert fork.state()["a"][0] == 3 * (1 + 5 + 5 + 7)
+
+
+def test_a_change_that_was_asked_before_an_operator_got_another_name(
+    tmp_path: Path,
+) -> None:
+    flow = make(tmp_path)
+    flow.run(1)
+    request = add_request(
+        flow.catalog,
+        Change(values={"op": {"factor": 2}, "left": {"x": 1}}, defaults={"op": ("y",)}),
+        now_us=1,
+    )
+    known = {"renamed": {"factor": rl.Param(1).record}, "left": {}}
+    taken: list[Request] = []
+    driver: Any = SimpleNamespace(
+        plan=SimpleNamespace(parameters=known, run=2), ask=taken.append
+    )
+    code = rl.Flow("small").renamed({"op": "renamed", "left": "right"})
+
+    _Run(code, str(flow.store), RunOptions())._ask(driver, request)
+
+    assert [each.number for each in taken] == [request.number]
+    assert taken[0].what == Change(
+        values={"renamed": {"factor": 2}, "left": {"x": 1}},
+        defaults={"renamed": ("y",)},
+    )
