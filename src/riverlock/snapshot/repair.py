@@ -83,10 +83,11 @@ def plan_repair(catalog: Catalog) -> Repair:
 def _must_stay(path: str) -> bool:
     """Tell what is of use even if damaged, or cannot be done without.
 
-    A pin that cannot be read keeps retention from deleting anything, which is safe.
+    A pin that cannot be read keeps retention from deleting anything, which is safe. A
+    request that cannot be read asks nothing, but those after it are found through it.
     """
     prefixes = ("channels/", "parents/", "forks/")
-    return path.startswith(prefixes) or "/staged/" in path
+    return path.startswith(prefixes) or "/staged/" in path or "/requests/" in path
 
 
 def quarantine(catalog: Catalog, plan: Repair, *, now_us: int) -> str:

@@ -127,3 +127,16 @@ def test_a_change_that_was_asked_before_an_operator_got_another_name(
         values={"renamed": {"factor": 2}, "left": {"x": 1}},
         defaults={"renamed": ("y",)},
     )
+
+
+def test_a_repair_leaves_a_damaged_request_its_number(tmp_path: Path) -> None:
+    flow = make(tmp_path)
+    flow.run(1)
+    for factor in (2, 3):
+        ask(flow, factor)
+    first = flow.store / flow.catalog.paths.request(1)
+    first.write_bytes(b"damaged")
+
+    rl.stores.repair(str(flow.store))
+
+    assert numbers(flow) == [2]  # without the first, none would be found
