@@ -172,12 +172,34 @@ class Quiet:
         return None
 
 
+def reader_of(store: Catalog, channel: str) -> LandingReader:
+    """Return a reader whose query has landed what there is."""
+    source: Any = SimpleNamespace(channel=channel, build=lambda _: Quiet())
+    spark = cast("Any", None)
+    reader = LandingReader(spark, source, "in", store.storage, takes_all=False)
+    reader._query, reader._next = Quiet(), Channel(store.storage, channel).end()
+    return reader
+
+
+def test_positions_of_another_channel_are_not_read_from_this_one(
+    store: Catalog,
+) -> None:
+    with pytest.raises(SourceError, match="a segment of channel 'in'"):
+        reader_of(store, "other").latest({"channel": "in", "segment": 3})
+
+
+def test_positions_without_a_name_get_it_with_the_next_rows(store: Catalog) -> None:
+    reader = reader_of(store, "in")
+
+    for start, end in ((3, 5), (5, 5)):
+        latest = reader.latest({"segment": start})
+        found = reader.advance({"segment": start}, latest, max_rows=100)
+        name = {"channel": "in"} if end > start else {}  # else nothing has changed
+        assert found == latest == {**name, "segment": end}
+
+
 def test_a_reader_does_not_wait_for_segments_that_were_deleted(store: Catalog) -> None:
-    source: Any = SimpleNamespace(channel="in", build=lambda _: Quiet())
-    reader = LandingReader(
-        cast("Any", None), source, "in", store.storage, takes_all=False
-    )
-    reader._query, reader._next = Quiet(), 5
+    reader = reader_of(store, "in")
     first = reader.initial()
     assert reader.latest(first)["segment"] == 5
     for file in Path(store.storage.root).rglob("*"):  # type: ignore[attr-defined]

@@ -62,8 +62,17 @@ class LandingReader:
         """Return the number of segments there are by now.
 
         Raises:
-            SourceError: Spark's query has failed, or a segment is not there any more.
+            SourceError: Spark's query has failed, a segment is not there any more, or
+                the position is one of another channel.
         """
+        name = self._channel.name
+        if start.get("channel", name) != name:
+            raise SourceError(
+                self._uid,
+                what=f"it was read up to a segment of channel {start['channel']!r}, and"
+                f" lands in channel {name!r} now",
+                hint="give the source its channel back, or another uid",
+            )
         if self._query is None:
             self._query = self._start()
             if self._takes_all:
@@ -78,12 +87,18 @@ class LandingReader:
         if end < landed:
             raise SourceError(
                 self._uid,
-                what=f"segment {end} of channel {self._channel.name!r} was deleted, as"
+                what=f"segment {end} of channel {name!r} was deleted, as"
                 " all epochs that are kept had passed it",
                 hint="go back to an epoch that has read this source, or begin with a"
                 " new store",
             )
-        return {**start, "segment": end}
+        return self._at(start, end)
+
+    def _at(self, start: Any, end: int) -> Any:
+        """Return a position; one that older versions wrote gets its name with rows."""
+        if end == start["segment"]:
+            return start
+        return {"channel": self._channel.name, "segment": end}
 
     def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
         """Take segments until they hold ``max_rows``; at least one."""
@@ -97,7 +112,7 @@ class LandingReader:
                 break
             rows += segment.rows
             end += 1
-        return {**start, "segment": end}
+        return self._at(start, end)
 
     def has_ended(self, start: Any, latest: Any) -> bool:
         """Never: nobody says that no more will come."""
