@@ -30,6 +30,7 @@ from riverlock.core.errors import (
 from riverlock.runtime.columns import SEQ
 from riverlock.spark.readers.sql import reader as module
 from riverlock.spark.readers.sql.reader import SqlReader
+from riverlock.spark.readers.sql.settling import Settling
 from riverlock.spark.readers.sql.values import decoded, encoded
 
 
@@ -160,6 +161,18 @@ def test_all_that_is_available_waits_for_open_transactions(
 
     assert found == [(1, "slow"), (2, "fast")]
     assert len(pauses) >= 3
+
+
+def test_a_transaction_that_was_prepared_meanwhile_is_still_open() -> None:
+    settling = Settling(delay_us=0)
+    settling.see(2, frozenset({"3/7"}), 0)
+    # While it is prepared, it may be listed under both names.
+    settling.see(2, frozenset({"3/7", "prepared x"}), 1)
+    settling.see(2, frozenset({"prepared x"}), 2)
+    assert settling.settled is None, "its rows are not to be seen yet"
+
+    settling.see(2, frozenset({"prepared later"}), 3)
+    assert settling.settled == 2, "it waits for others"
 
 
 def test_a_delay_covers_transactions_that_are_not_longer(mariadb: Mariadb) -> None:

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Settling", "open_transactions"]
 
+_PREPARED: Final = "prepared "
 # Each running transaction holds a lock on its own number from its beginning until all
 # of its rows are visible. Also those that have not written yet are listed: now() is the
 # time at which they began. Vacuum adds no rows, and takes long.
-_OPEN: Final = """
+_OPEN: Final = f"""
 SELECT l.virtualtransaction
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'virtualxid' AND l.virtualxid = l.virtualtransaction
@@ -27,7 +28,7 @@ WHERE l.locktype = 'virtualxid' AND l.virtualxid = l.virtualtransaction
   AND a.datid = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND a.backend_type IS DISTINCT FROM 'autovacuum worker'
 UNION ALL
-SELECT 'prepared ' || gid FROM pg_prepared_xacts WHERE database = current_database()
+SELECT '{_PREPARED}' || gid FROM pg_prepared_xacts WHERE database = current_database()
 """
 
 
@@ -84,6 +85,14 @@ class Settling:
         waiting = self._waiting
         if waiting is None:
             return
+        ended = waiting.behind - open_now
         waiting.behind &= open_now
+        if not all(map(_is_prepared, ended)):
+            # It may have been prepared since, which gives it another name.
+            waiting.behind |= set(filter(_is_prepared, open_now))
         if not waiting.behind and now_us - waiting.since_us >= self.delay_us:
             self.settled, self._waiting = waiting.value, None
+
+
+def _is_prepared(name: str) -> bool:
+    return name.startswith(_PREPARED)
