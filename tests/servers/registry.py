@@ -28,6 +28,7 @@ class SchemaRegistry:
     asked: list[str] = field(default_factory=list)
     # Answered instead of anything else.
     status: int | None = None
+    body: str | None = None
 
     @property
     def url(self) -> str:
@@ -67,7 +68,7 @@ def schema_registry() -> Iterator[SchemaRegistry]:
             body = json.dumps(found if status == 200 else {"error_code": 40403})
             self.send_response(registry.status or status)
             self.end_headers()
-            self.wfile.write(body.encode())
+            self.wfile.write((registry.body or body).encode())
 
         def log_message(self, *_: Any) -> None:
             pass

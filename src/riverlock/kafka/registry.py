@@ -13,6 +13,10 @@ from riverlock.core.extras import load_extra
 __all__ = ["Registered", "Registry", "UnknownSchemaError", "registry_at"]
 
 _SECONDS: Final = 10.0
+# Of subjects, versions and schemas that are not there. A proxy in front of a registry
+# that is away may answer 404 too, but without such a code.
+_UNKNOWN: Final = (40401, 40402, 40403)
+_MAY_PASS: Final = (408, 429)
 
 
 class UnknownSchemaError(Exception):
@@ -51,13 +55,16 @@ class Registry:
         return self._registered(f"/schemas/ids/{number}", source, serialized=serialized)
 
     def _registered(self, path: str, source: str, *, serialized: bool) -> Registered:
-        more = "?format=serialized" if serialized else ""
+        separator = "&" if "?" in path else "?"
+        more = f"{separator}format=serialized" if serialized else ""
         found = self._get(path + more, source)
         references = tuple(
             (
                 r["name"],
                 self._registered(
-                    f"/subjects/{quote(r['subject'], safe='')}/versions/{r['version']}",
+                    # Records outlive the subjects of their schemas.
+                    f"/subjects/{quote(r['subject'], safe='')}/versions/{r['version']}"
+                    "?deleted=true",
                     source,
                     serialized=serialized,
                 ),
@@ -70,7 +77,7 @@ class Registry:
             references=references,
         )
 
-    def _get(self, path: str, source: str) -> Any:
+    def _get(self, path: str, source: str) -> dict[str, Any]:
         import urllib3
 
         headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
@@ -82,10 +89,11 @@ class Registry:
             )
         except urllib3.exceptions.HTTPError as error:
             raise self._away(source, type(error).__name__) from None
-        if answer.status == 404:
+        said = _object(answer.data)
+        if answer.status == 404 and said.get("error_code") in _UNKNOWN:
             raise UnknownSchemaError(path)
-        if answer.status >= 500 or answer.status == 429:
-            raise self._away(source, f"status {answer.status}")
+        if answer.status >= 500 or answer.status in (404, *_MAY_PASS):
+            raise self._away(source, f"status {answer.status} for {path}")
         if answer.status != 200:
             raise SourceError(
                 source,
@@ -94,7 +102,9 @@ class Registry:
                 hint="user and password are part of its URL:"
                 " https://user:password@host",
             )
-        return json.loads(answer.data)
+        if "schema" not in said:
+            raise self._away(source, f"an answer to {path} that has no schema")
+        return said
 
     def _away(self, source: str, cause: str) -> EpochAbortedError:
         return EpochAbortedError(
@@ -102,6 +112,15 @@ class Registry:
             reason=f"source {source!r} asked the schema registry at {self.url}",
             cause=cause,
         )
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """Return an answer; an empty one if somebody else gave it, such as a proxy."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def registry_at(url: str) -> Registry:

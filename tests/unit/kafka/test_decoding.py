@@ -122,6 +122,7 @@ def test_avro_schemas_may_refer_to_others(registry: SchemaRegistry) -> None:
     found, _ = mine.decoded([avro(2, whole, {"inner": {"n": 3}})])
 
     assert found.to_pylist() == [{"inner": {"n": 3}}]
+    assert registry.asked[1:] == ["/subjects/s1/versions/1?deleted=true"]
 
 
 def test_bad_values_are_told_apart_from_good_ones(registry: SchemaRegistry) -> None:
@@ -258,12 +259,22 @@ def test_protobuf_values_become_columns(registry: SchemaRegistry) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(503, EpochAbortedError), (403, SourceError)]
+    ("status", "body", "error"),
+    [
+        (503, None, EpochAbortedError),
+        (408, None, EpochAbortedError),
+        (403, None, SourceError),
+        # A proxy answers for a registry that is away: it does not know schemas.
+        (404, "<h1>default backend - 404</h1>", EpochAbortedError),
+        (404, '{"error_code": 404}', EpochAbortedError),
+        (200, "<h1>back soon</h1>", EpochAbortedError),
+        (200, "[]", EpochAbortedError),
+    ],
 )
 def test_a_registry_in_trouble_is_no_bad_value(
-    registry: SchemaRegistry, status: int, error: type[Exception]
+    registry: SchemaRegistry, status: int, body: str | None, error: type[Exception]
 ) -> None:
-    registry.status = status
+    registry.status, registry.body = status, body
 
     with pytest.raises(error) as caught:
         decoder(registry, "avro", "a int").decoded([b"\0\0\0\0\x01\x02"])
