@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sqlite3
 import uuid
 from collections import Counter
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.servers.postgres import PASSWORD, Postgres
 
 import riverlock as rl
+from riverlock.coordinator.restart import FixedDelay
+from riverlock.spark.readers.sql.reader import SqlReader
 
 pytestmark = pytest.mark.spark
 ROWS = 23_000
@@ -66,3 +71,38 @@ def test_rows_of_a_table_are_counted_once_over_two_runs(
     stored = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert stored
     assert not [p for p in stored if PASSWORD.encode() in p.read_bytes()]
+
+
+def test_a_range_that_changes_before_it_is_read_is_planned_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "in.db"
+    table = "CREATE TABLE t (id INTEGER, at INTEGER PRIMARY KEY)"
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute(table)
+        database.executemany("INSERT INTO t VALUES (?, ?)", [(n, n) for n in range(9)])
+    pieces, times = SqlReader.pieces, []
+
+    def changed(reader: SqlReader, start: Any, end: Any, tasks: int) -> Any:
+        times.append(end)
+        with closing(sqlite3.connect(file)) as database, database:
+            # As a writer does that notes when a row was changed.
+            database.execute("UPDATE t SET at = 20 WHERE id = 4")
+        return pieces(reader, start, end, tasks)
+
+    monkeypatch.setattr(SqlReader, "pieces", changed)
+    sink = rl.sinks.memory()
+    flow = rl.Flow("changed")
+    flow.read(
+        rl.sources.sql(f"sqlite:///{file}", table="t", column="at"), uid="t"
+    ).write(sink, uid="out")
+    flow.run(
+        str(tmp_path / "store"),
+        spark=spark,
+        available_now=True,
+        restart=FixedDelay(delay_us=1000, attempts=2),
+    )
+
+    expected = [(n, n) for n in range(9) if n != 4]
+    assert [row for row in sorted(sink.rows()) if row[0] != 4] == expected
+    assert len(times) >= 2

@@ -55,6 +55,7 @@ class AbortReason(StrEnum):
     USER_CODE = "user code raised"
     TASK = "a task failed"
     SOURCE = "an input could not be read"
+    CHANGED = "an input is not as it was planned"
     STATE = "state could not be read or written"
     STORAGE = "the store could not be read or written"
     VOTES = "the votes of a stage do not fit the plan"

@@ -42,7 +42,7 @@ class PlanInputs(_Instruction):
 
     Attributes:
         retry_of: Plan of the aborted epoch this one redoes: its ranges must be used
-            again.
+            again. None if they are no longer what they were.
     """
 
     epoch: int

@@ -270,7 +270,9 @@ class RegionCoordinator:
                 return self._on_votes(pending, event)
             case ev.StageFailed():
                 error = aborted_error(event, epoch_after(self._parent))
-                again = Planning(retry_of=pending.planned)
+                # Ranges that are no more could only fail again.
+                is_gone = event.reason is ev.AbortReason.CHANGED
+                again = Planning(retry_of=None if is_gone else pending.planned)
                 return (
                     orders.abort(pending, event.reason, event.cause),
                     *self._back_off(again, error, retryable=event.retryable),

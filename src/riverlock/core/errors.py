@@ -18,6 +18,7 @@ since errors cross from Spark workers to the driver.
     ├─ CoordinationError
     │   ├─ FencedError          another run owns the flow: stop
     │   └─ EpochAbortedError    the epoch did not happen; .reason says why
+    │       └─ InputChangedError  nor can it: it is planned anew
     ├─ SinkError
     │   ├─ SinkUnavailableError its system does not answer: waited out
     │   ├─ CommitRejectedError  known and final
@@ -36,6 +37,7 @@ __all__ = [
     "DefinitionError",
     "EpochAbortedError",
     "FencedError",
+    "InputChangedError",
     "InternalError",
     "InvalidConfigError",
     "InvalidFlowError",
@@ -372,6 +374,12 @@ class EpochAbortedError(CoordinationError):
             reason=reason,
             cause=cause,
         )
+
+
+class InputChangedError(EpochAbortedError):
+    """An input has other rows than were planned; the epoch is planned anew."""
+
+    code = "INPUT_CHANGED"
 
 
 class SinkError(RiverlockError):

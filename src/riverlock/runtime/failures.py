@@ -5,6 +5,7 @@ from __future__ import annotations
 from riverlock.coordinator.events import AbortReason
 from riverlock.core.errors import (
     EpochAbortedError,
+    InputChangedError,
     InternalError,
     RiverlockError,
     SnapshotError,
@@ -42,6 +43,8 @@ def reason_of(error: RiverlockError) -> AbortReason:
     match error:
         case UserCodeError():
             return AbortReason.USER_CODE
+        case InputChangedError():
+            return AbortReason.CHANGED
         case SourceError():
             return AbortReason.SOURCE
         case StateError() | SnapshotError():

@@ -253,6 +253,26 @@ def test_parameters_change_with_the_next_epoch_and_a_redo_keeps_its_own() -> Non
     assert limit_of(last) == (10, None, 5)
 
 
+def test_ranges_that_have_changed_are_chosen_anew() -> None:
+    coordinator = planning()
+    coordinator.handle(planned(0, 3, 1))
+    failed = StageFailed(
+        region=REGION,
+        turn=1,
+        stage="read",
+        reason=AbortReason.CHANGED,
+        cause="3 rows are 2 now",
+        retryable=True,
+    )
+    coordinator.handle(failed)
+    (plan,) = coordinator.handle(Restarted(region=REGION))
+
+    assert isinstance(plan, PlanInputs)
+    assert plan.retry_of is None
+    run_epoch(coordinator, planned(0, 2, 2), both(0))
+    publish(coordinator, 2)
+
+
 def test_requests_that_an_epoch_has_taken_up_are_not_taken_up_again() -> None:
     set_before = Parameter(type="int", default=10, value=20, since=4)
     state = OperatorState(

@@ -39,6 +39,7 @@ EXAMPLES: list[RiverlockError] = [
     errors.CoordinationError("text"),
     errors.FencedError(store="s", run=3, owner="host:1"),
     errors.EpochAbortedError(epoch=7, reason="task", cause="it died"),
+    errors.InputChangedError(epoch=7, reason="source", cause="3 rows are 2 now"),
     errors.SinkError("files", epoch=3, what="refused"),
     errors.SinkUnavailableError("table", epoch=3, what="connection refused"),
     errors.CommitRejectedError("files", epoch=None, what="refused"),

@@ -237,7 +237,7 @@ class SqlReader:
         """Cut a range into pieces of about as many rows; equal values stay together.
 
         Raises:
-            EpochAbortedError: There are not as many rows as when it was planned.
+            InputChangedError: There are not as many rows as when it was planned.
         """
         rows = end["rows"] - start["rows"]
         size = max(_LEAST_ROWS, -(-rows // tasks))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from riverlock.core.errors import EpochAbortedError, SourceError
+from riverlock.core.errors import InputChangedError, SourceError
 from riverlock.runtime.columns import SEQ
 from riverlock.spark.readers.sql.database import VALUE, Database
 from riverlock.spark.readers.sql.values import decoded
@@ -42,9 +42,9 @@ def between(column: str, lower: Any, upper: Any) -> tuple[str, list[Any]]:
     return text, [decoded(lower), decoded(upper)]
 
 
-def changed(uid: str, *, planned: int, found: int) -> EpochAbortedError:
+def changed(uid: str, *, planned: int, found: int) -> InputChangedError:
     """Return the error of a range that has other rows than when it was planned."""
-    return EpochAbortedError(
+    return InputChangedError(
         epoch=0,
         reason=f"source {uid!r} has other rows than before",
         cause=f"a range of {planned} rows has {found} now: rows were added behind"
@@ -65,7 +65,8 @@ class PieceReader:
 
         Raises:
             SourceError: A value is not of its column's type.
-            EpochAbortedError: The database does not answer, or has other rows.
+            EpochAbortedError: The database does not answer.
+            InputChangedError: It has other rows than when they were planned.
         """
         chosen = self.selection
         condition, values = between(chosen.column, piece.lower, piece.upper)
