@@ -67,7 +67,7 @@ class RedisTable:
         """Return the rows there are now.
 
         Raises:
-            SourceError: A key or a value is not as declared.
+            SourceError: A key or a value is not as declared, or we are not let in.
             EpochAbortedError: The server does not answer.
         """
         import pyarrow as pa
@@ -76,6 +76,8 @@ class RedisTable:
         try:
             with package.Redis.from_url(self.url) as server:
                 rows = list(self._rows(server))
+        except package.AuthenticationError as error:
+            raise self._wrong(f"it does not let us in: {error}") from None
         except (package.ConnectionError, package.TimeoutError):
             raise EpochAbortedError(
                 epoch=0, reason=f"looking up in {self._name}", cause="no answer"
@@ -104,22 +106,35 @@ class RedisTable:
 
     def _row(self, key: str, answer: Any) -> dict[str, Any]:
         """Return a row: what the key says, and what it holds."""
-        match = self._parts.fullmatch(key)
-        if match is None:
-            raise self._wrong(f"key {key!r} is not of the form {self.key!r}")
         try:
             held = (
                 {n.decode(): v.decode() for n, v in answer.items()}
                 if self.shape == "hash"
-                else msgspec.json.decode(answer, type=dict[str, Any])
+                # Not parsed yet: a float has fewer digits than a decimal.
+                else msgspec.json.decode(answer, type=dict[str, msgspec.Raw])
             )
-            held |= dict(zip(self._columns, match.groups(), strict=True))
+            held |= self._of_key(key, held)
             return {
                 f.name: _value(held.get(f.name), _PYTHON[f.type.kind])
                 for f in self.schema.fields
             }
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._wrong(f"key {key!r} holds another value: {error}") from None
+
+    def _of_key(self, key: str, held: dict[str, Any]) -> dict[str, str]:
+        """Return the columns that a key tells; none if only what it holds can tell."""
+        match = self._form("(.*)").fullmatch(key)
+        other = self._form("(.*?)").fullmatch(key)
+        if match is None or other is None:
+            raise self._wrong(f"key {key!r} is not of the form {self.key!r}")
+        if match.groups() == other.groups():
+            return dict(zip(self._columns, match.groups(), strict=True))
+        if not held.keys() >= set(self._columns):
+            raise self._wrong(
+                f"key {key!r} is of the form {self.key!r} in several ways, and does"
+                " not hold the columns"
+            )
+        return {}
 
     @property
     def _columns(self) -> list[str]:
@@ -130,10 +145,9 @@ class RedisTable:
         parts = _COLUMN.split(self.key)[::2]
         return "*".join(_SPECIAL.sub(r"\\\1", part) for part in parts)
 
-    @property
-    def _parts(self) -> re.Pattern[str]:
+    def _form(self, column: str) -> re.Pattern[str]:
         parts = _COLUMN.split(self.key)[::2]
-        return re.compile("(.*)".join(map(re.escape, parts)), re.DOTALL)
+        return re.compile(column.join(map(re.escape, parts)), re.DOTALL)
 
     @property
     def _name(self) -> str:
@@ -150,6 +164,8 @@ class RedisTable:
 def _value(held: Any, kind: type) -> Any:
     if held is None:
         return None
+    if isinstance(held, msgspec.Raw):
+        return msgspec.json.decode(held, type=kind | None, strict=False)
     if isinstance(held, str) and kind is not str:
         held = held.strip('"')  # the sink writes times into hashes as JSON does
     return msgspec.convert(held, kind, strict=False)

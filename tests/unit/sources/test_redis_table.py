@@ -85,6 +85,48 @@ def test_columns_may_be_in_the_key_alone(url: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("shape", ["hash", "json"])
+def test_decimals_keep_all_digits(url: str, shape: str) -> None:
+    server, digits = redis.Redis.from_url(url), "12345678901234567890.12"
+    if shape == "hash":
+        server.hset("cents:1", mapping={"cents": digits, "x": "1.5"})
+    else:
+        server.set("cents:1", f'{{"cents": {digits}, "x": 1.5, "more": [1]}}')
+    mine = rl.sources.redis(
+        url,
+        key="cents:{n}",
+        schema="n int, cents decimal(38,2), x double, none bigint",
+        shape=shape,
+    )
+
+    assert mine.table().to_pylist() == [
+        {"n": 1, "cents": Decimal(digits), "x": 1.5, "none": None}
+    ]
+    server.delete("cents:1")
+
+
+def test_keys_that_can_be_read_in_two_ways_are_not_guessed(url: str) -> None:
+    server = redis.Redis.from_url(url)
+    server.hset("of:1:2:3", mapping={"a": "1", "b": "2:3", "n": "7"})
+    mine = rl.sources.redis(url, key="of:{a}:{b}", schema="a string, b string, n int")
+
+    assert mine.table().to_pylist() == [{"a": "1", "b": "2:3", "n": 7}]
+
+    server.hdel("of:1:2:3", "b")
+    with pytest.raises(SourceError, match="several ways"):
+        mine.table()
+
+
+def test_a_server_that_does_not_let_us_in_is_not_waited_for(url: str) -> None:
+    wrong = url.replace("://", "://me:s3cret@")
+    mine = rl.sources.redis(wrong, key="x:{n}", schema="n int")
+
+    with pytest.raises(SourceError) as caught:
+        mine.table()
+
+    assert "s3cret" not in str(caught.value)
+
+
 def test_values_of_another_kind_are_loud(url: str) -> None:
     server = redis.Redis.from_url(url)
     server.hset("odd:1", mapping={"n": "many"})
