@@ -397,6 +397,23 @@ def test_types_of_postgres(postgres: Postgres) -> None:
     assert end["value"] == {"decimal": "2.00"}
 
 
+def test_numbers_of_any_database_are_cut_into_pieces(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LEAST_ROWS", 3)
+    table = table_in(postgres, "id UUID PRIMARY KEY")
+    numbers = [str(uuid.UUID(int=n << 64)) for n in range(1, 9)]
+    for number in numbers:
+        postgres.query(f"INSERT INTO {table} VALUES (%s)", number)
+    reader = reader_of(postgres.url(), table=table, column="id", delay="0 seconds")
+    with closing(reader):
+        start = reader.initial()
+        end = reader.advance(start, reader.latest(start), 100)
+
+        assert rows_of(reader, start, end, tasks=4) == [(n,) for n in numbers]
+        assert [p.rows for p in reader.pieces(start, end, 4)] == [3, 3, 2]
+
+
 def test_types_of_mariadb(mariadb: Mariadb) -> None:
     table = table_in(
         mariadb,

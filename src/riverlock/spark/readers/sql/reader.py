@@ -260,12 +260,21 @@ class SqlReader:
         """Return where pieces end, and how many rows each has."""
         column = self._selection.column
         condition, values = between(column, lower, upper)
+        ranks = (
+            f"SELECT {column} AS riverlock_value, rank() OVER (ORDER BY {column}) - 1"
+            f" AS riverlock_rank FROM {self._selection.source} WHERE {condition}"
+        )
+        # Not max(), which servers do not have for all that can be ordered.
+        of_piece = f"OVER (PARTITION BY riverlock_rank - riverlock_rank % {size}"
+        last = (
+            "SELECT riverlock_value, riverlock_rank,"
+            f" count(*) {of_piece}) AS riverlock_rows,"
+            f" row_number() {of_piece} ORDER BY riverlock_rank DESC)"
+            f" AS riverlock_place FROM ({ranks}) riverlock_ranks"
+        )
         found = self._database.ask(
-            f"SELECT max(riverlock_value), count(*) FROM (SELECT {column} AS"
-            f" riverlock_value, rank() OVER (ORDER BY {column}) - 1 AS riverlock_rank"
-            f" FROM {self._selection.source} WHERE {condition}) riverlock_ranks"
-            f" GROUP BY riverlock_rank - riverlock_rank % {size}"
-            f" ORDER BY riverlock_rank - riverlock_rank % {size}",
+            f"SELECT riverlock_value, riverlock_rows FROM ({last}) riverlock_last"
+            " WHERE riverlock_place = 1 ORDER BY riverlock_rank",
             *values,
         )
         return [(self._encoded(value), int(count)) for value, count in found]
