@@ -237,6 +237,33 @@ def test_equal_values_stay_together_and_each_row_is_read_once(
     assert [at for at, _ in found] == sorted(at for at, _ in expected)
 
 
+def test_rows_that_only_bytes_tell_apart_have_one_order(
+    mariadb: Mariadb, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LEAST_ROWS", 3)
+    columns = "(at INT, who VARCHAR(9) COLLATE {})"
+    rows = [(1, "a"), (1, "A"), (1, "a "), (2, "b"), (3, "B"), (4, "c")]
+    found = []
+    for number, some in enumerate((rows, rows[::-1])):
+        name = table_in(mariadb, columns.format("utf8mb4_general_ci")[1:-1])
+        for row in some:
+            mariadb.query(f"INSERT INTO {name} VALUES (%s, %s)", *row)
+        url = sqlite(
+            file.with_name(f"{number}.db"),
+            f"CREATE TABLE {name} {columns.format('NOCASE')}",
+            f"INSERT INTO {name} VALUES (?, ?)",
+            rows=some,
+        )
+        for place in (mariadb.url(), url):
+            reader = reader_of(place, table=name, column="at", delay="0 seconds")
+            with closing(reader):
+                start = reader.initial()
+                end = reader.advance(start, reader.latest(start), 100)
+                found.append(rows_of(reader, start, end, tasks=2))
+
+    assert found == [[(1, "A"), (1, "a"), (1, "a "), (2, "b"), (3, "B")]] * 4
+
+
 def test_a_range_that_has_changed_is_noticed_and_planned_anew(file: Path) -> None:
     rows = [(n, "x") for n in range(0, 20, 2)]
     table = "CREATE TABLE t (id INTEGER PRIMARY KEY, who TEXT)"

@@ -67,6 +67,12 @@ _SQLITE: Final = (
 )
 _DECIMAL: Final = re.compile(r"(?:decimal|numeric)\((\d+)(?:,\s*(\d+))?\)")
 _TEXT: Final = {"postgresql": "text", "mysql": "CHAR", "sqlite": "TEXT"}
+# Text in an order that tells all texts apart, whatever the column's collation.
+_BYTES: Final = {
+    "postgresql": 'CAST({} AS text) COLLATE "C"',
+    "mysql": "CAST({} AS BINARY)",
+    "sqlite": "CAST({} AS TEXT) COLLATE BINARY",
+}
 _UNSIGNED_COLUMNS: Final = """
 SELECT column_name FROM information_schema.columns
 WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s
@@ -82,7 +88,8 @@ class Selection:
     column: str
     schema: Schema
     expressions: tuple[str, ...]
-    is_unique: bool
+    # What rows of the same value are ordered by.
+    ties: tuple[str, ...]
 
     @property
     def rows(self) -> str:
@@ -92,8 +99,12 @@ class Selection:
     @property
     def order(self) -> str:
         """An order that is the same every time: equal values by all of their rows."""
-        rest = () if self.is_unique else range(1, len(self.expressions) + 1)
-        return ", ".join([self.column, *map(str, rest)])
+        return ", ".join([self.column, *self.ties])
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether no two rows have the same value."""
+        return not self.ties
 
 
 def select(database: Database, source: Sql, uid: str) -> Selection:
@@ -117,6 +128,12 @@ def select(database: Database, source: Sql, uid: str) -> Selection:
     quoted = database.dialect.quoted
     text = _TEXT[database.address.dialect]
     has_index = layout is not None and frozenset({source.column}) in layout.unique
+    is_unique = has_index if source.unique is None else source.unique
+    as_bytes = _BYTES[database.address.dialect]
+    ties = [
+        as_bytes.format(quoted(f.name)) if f.type.kind == "string" else quoted(f.name)
+        for f in schema.fields
+    ]
     return Selection(
         # A line of its own ends a comment, should the query end with one.
         source=f"({source.query}\n) riverlock_rows"
@@ -130,7 +147,7 @@ def select(database: Database, source: Sql, uid: str) -> Selection:
             else quoted(f.name)
             for f in schema.fields
         ),
-        is_unique=has_index if source.unique is None else source.unique,
+        ties=() if is_unique else tuple(ties),
     )
 
 
