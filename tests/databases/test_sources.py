@@ -461,12 +461,21 @@ def test_types_of_mariadb(mariadb: Mariadb) -> None:
 
 
 def test_values_of_another_type_are_told_by_column(file: Path) -> None:
-    table = "CREATE TABLE t (id INTEGER PRIMARY KEY, n DECIMAL(5,2), b BOOLEAN)"
-    url = sqlite(file, table, "INSERT INTO t VALUES (1, 1.25, 1)")
+    table = (
+        "CREATE TABLE t"
+        " (id INTEGER PRIMARY KEY, n DECIMAL(5,2), b BOOLEAN, at DATETIME, day DATE)"
+    )
+    row = "1, 1.25, 1, '2026-01-02 03:04:05.678901', '2026-01-02'"
+    url = sqlite(file, table, f"INSERT INTO t VALUES ({row})")
     with closing(reader_of(url, table="t", column="id")) as reader:
         found, end = everything(reader, reader.initial())
-        assert found == [(1, Decimal("1.25"), True)]
-        for wrong, name in [("1.234, 0", "'n'"), ("0, 7", "'b'")]:
+        assert found == [(1, Decimal("1.25"), True, PLAIN, PLAIN.date())]
+        for wrong, name in [
+            ("1.234, 0, NULL, NULL", "'n'"),
+            ("0, 7, NULL, NULL", "'b'"),
+            ("0, 0, 1767323045, NULL", "'at'"),
+            ("0, 0, NULL, 20455", "'day'"),
+        ]:
             sqlite(file, f"INSERT OR REPLACE INTO t VALUES (2, {wrong})")
             with pytest.raises(SourceError, match=f"column {name} has a value"):
                 everything(reader, end)

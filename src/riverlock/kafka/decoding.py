@@ -125,7 +125,11 @@ _MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def _shaped(value: Any, kind: Type) -> Any:
-    """Return a value as Arrow takes it: maps as pairs, structs by their fields."""
+    """Return a value as Arrow takes it: maps as pairs, structs by their fields.
+
+    Raises:
+        BadValueError: Arrow would take it for something else.
+    """
     match kind.kind, value:
         case _, None:
             return None
@@ -139,5 +143,9 @@ def _shaped(value: Any, kind: Type) -> Any:
             return {f.name: _shaped(value.get(f.name), f.type) for f in kind.fields}
         case "string", UUID():
             return str(value)
+        case (("timestamp" | "timestamp_ntz" | "date"), int()):
+            # Arrow would take it for microseconds or days, whatever it counts.
+            message = f"it does not fit: a number in place of a {kind.ddl}"
+            raise BadValueError(message)
         case _:
             return value

@@ -157,6 +157,18 @@ def test_bad_values_are_told_apart_from_good_ones(registry: SchemaRegistry) -> N
     assert len(registry.asked) == len(set(registry.asked)), "asked twice"
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "date"])
+def test_plain_numbers_are_no_times(registry: SchemaRegistry, kind: str) -> None:
+    schema = record("O", at="long")  # of whichever unit
+    registry.add(1, json.dumps(schema))
+    mine = decoder(registry, "avro", f"at {kind}")
+
+    found, wrong = mine.decoded([avro(1, schema, {"at": 1767323045})])
+
+    assert found.to_pylist() == [None]
+    assert wrong == [f"it does not fit: a number in place of a {kind}"]
+
+
 def proto_files() -> tuple[Any, Any]:
     """``common.proto`` with an enum and a message; ``orders.proto`` that uses it."""
     kinds = pb.FieldDescriptorProto

@@ -126,6 +126,9 @@ def _decimal(value: Any) -> Decimal:
 def _time(value: Any) -> datetime:
     """Text, of SQLite, as ISO writes it; without a zone it is in UTC."""
     found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    if not isinstance(found, datetime):
+        message = f"{value!r} is no time"
+        raise ValueError(message)
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 
@@ -134,7 +137,11 @@ def _time_ntz(value: Any) -> datetime:
 
 
 def _date(value: Any) -> date:
-    return date.fromisoformat(value) if isinstance(value, str) else value
+    found = date.fromisoformat(value) if isinstance(value, str) else value
+    if not isinstance(found, date):
+        message = f"{value!r} is no date"  # Arrow would take a number for days
+        raise ValueError(message)
+    return found
 
 
 _FIXES: Final[dict[str, Callable[[Any], Any]]] = {
