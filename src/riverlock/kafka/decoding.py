@@ -6,6 +6,7 @@ Protobuf, the body begins with which message of the schema it is.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -33,6 +34,11 @@ FORMATS: Final[dict[str, Callable[[Registered], Decode]]] = {
 }
 # By registry, format and number; what a number means never changes.
 _KNOWN: dict[tuple[str, str, int], Decode] = {}
+# A schema is registered before records name it, but a registry of several servers may
+# take a moment to know it everywhere: seconds to wait, in all, per task.
+_PAUSES: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
+# Numbers that this process has waited for, in vain.
+_WAITED_FOR: set[tuple[str, str, int]] = set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +51,7 @@ class Decoder:
     source: str  # the uid to name in errors
     # Numbers that the registry did not know, with what is said of them.
     _unknown: dict[int, str] = field(default_factory=dict, repr=False)
+    _pauses: list[float] = field(default_factory=lambda: [*_PAUSES], repr=False)
 
     def decoded(
         self, values: list[bytes | None]
@@ -104,13 +111,22 @@ class Decoder:
             return _KNOWN[name]
         if number not in self._unknown:
             try:
-                _KNOWN[name] = self._asked(number)
+                _KNOWN[name] = self._waited_for(number, name)
                 return _KNOWN[name]
             except UnknownSchemaError:
+                _WAITED_FOR.add(name)
                 self._unknown[number] = f"the registry has no schema {number}"
             except BadValueError as error:
                 self._unknown[number] = f"schema {number}: {error}"
         raise BadValueError(self._unknown[number])
+
+    def _waited_for(self, number: int, name: tuple[str, str, int]) -> Decode:
+        while name not in _WAITED_FOR and self._pauses:
+            try:
+                return self._asked(number)
+            except UnknownSchemaError:
+                time.sleep(self._pauses.pop(0))
+        return self._asked(number)
 
     def _asked(self, number: int) -> Decode:
         is_protobuf = self.format == "protobuf"

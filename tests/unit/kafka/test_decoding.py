@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import pickle
+import time
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -30,6 +31,8 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[SchemaRegistry]:
     monkeypatch.setattr(decoding, "_KNOWN", {})
+    monkeypatch.setattr(decoding, "_WAITED_FOR", set())
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     with schema_registry() as server:
         yield server
 
@@ -154,7 +157,32 @@ def test_bad_values_are_told_apart_from_good_ones(registry: SchemaRegistry) -> N
     for said, expected in zip(wrong[1:-1], cases.values(), strict=True):
         assert said is not None
         assert expected in said
-    assert len(registry.asked) == len(set(registry.asked)), "asked twice"
+    known = [path for path in registry.asked if not path.endswith("/2")]
+    assert len(known) == len(set(known)), "asked twice"
+
+
+def test_a_schema_that_is_new_may_not_be_known_everywhere_yet(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema, pauses = record("O", a="long"), list[float]()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            registry.add(1, json.dumps(schema))
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    values = [avro(1, schema, {"a": 1}), b"\0\0\0\0\x02\x02"]
+
+    found, wrong = decoder(registry, "avro", "a bigint").decoded(values)
+
+    assert found.to_pylist() == [{"a": 1}, None]
+    assert wrong == [None, "the registry has no schema 2"]
+    assert 2 < sum(pauses) < 10, "how long it is waited for in a task"
+    waited, asked = len(pauses), len(registry.asked)
+    assert decoder(registry, "avro", "a bigint").decoded(values)[1] == wrong
+    assert len(pauses) == waited, "it is waited for again"
+    assert len(registry.asked) == asked + 1
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "date"])
