@@ -67,6 +67,8 @@ _SQLITE: Final = (
 )
 _DECIMAL: Final = re.compile(r"(?:decimal|numeric)\((\d+)(?:,\s*(\d+))?\)")
 _TEXT: Final = {"postgresql": "text", "mysql": "CHAR", "sqlite": "TEXT"}
+# Of MySQL: sorted by number, compared as text.
+_TWO_ORDERS: Final = ("enum", "set")
 # Text in an order that tells all texts apart, whatever the column's collation.
 _BYTES: Final = {
     "postgresql": 'CAST({} AS text) COLLATE "C"',
@@ -118,12 +120,13 @@ def select(database: Database, source: Sql, uid: str) -> Selection:
     if layout is not None:
         schema = _schema(database, source, layout, uid)
     assert schema is not None
+    stored = _stored(database, layout)
     kind = schema[source.column]
-    if kind.kind not in ORDERED:
+    if kind.kind not in ORDERED or stored.get(source.column) in _TWO_ORDERS:
         raise InvalidFlowError(
             f"column {source.column!r} of source {uid!r}",
             expected="a whole number, decimal, text, date or time",
-            found=kind.ddl,
+            found=kind.ddl if kind.kind not in ORDERED else stored[source.column],
         )
     quoted = database.dialect.quoted
     text = _TEXT[database.address.dialect]
@@ -142,13 +145,26 @@ def select(database: Database, source: Sql, uid: str) -> Selection:
         column=quoted(source.column),
         schema=schema,
         expressions=tuple(
-            f"CAST({quoted(f.name)} AS {text})"
-            if f.type.kind == "string"
-            else quoted(f.name)
+            _expression(quoted(f.name), f.type, stored.get(f.name), text)
             for f in schema.fields
         ),
         ties=() if is_unique else tuple(ties),
     )
+
+
+def _expression(name: str, kind: Type, stored: str | None, text: str) -> str:
+    """Return what is selected of a column."""
+    if kind.kind == "string":
+        return f"CAST({name} AS {text})"
+    # As it is, a FLOAT is printed with six digits.
+    return f"{name} + 0e0" if stored == "float" else name
+
+
+def _stored(database: Database, layout: Layout | None) -> dict[str, str]:
+    """Return the types of a table's columns, of MySQL, which treats some in its way."""
+    if layout is None or database.address.dialect != "mysql":
+        return {}
+    return {name: column.type for name, column in layout.columns.items()}
 
 
 def _layout(database: Database, table: str, uid: str) -> Layout:
