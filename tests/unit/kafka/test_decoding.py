@@ -6,11 +6,11 @@ import base64
 import io
 import json
 import pickle
-import time
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,7 +32,8 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[SchemaRegistry]:
     monkeypatch.setattr(decoding, "_KNOWN", {})
     monkeypatch.setattr(decoding, "_WAITED_FOR", set())
-    monkeypatch.setattr(time, "sleep", lambda _: None)
+    # Not time.sleep itself, which other threads use.
+    monkeypatch.setattr(decoding, "time", SimpleNamespace(sleep=lambda _: None))
     with schema_registry() as server:
         yield server
 
@@ -171,8 +172,8 @@ def test_a_schema_that_is_new_may_not_be_known_everywhere_yet(
         if len(pauses) == 2:
             registry.add(1, json.dumps(schema))
 
-    monkeypatch.setattr(time, "sleep", sleep)
-    values = [avro(1, schema, {"a": 1}), b"\0\0\0\0\x02\x02"]
+    monkeypatch.setattr(decoding, "time", SimpleNamespace(sleep=sleep))
+    values: list[bytes | None] = [avro(1, schema, {"a": 1}), b"\0\0\0\0\x02\x02"]
 
     found, wrong = decoder(registry, "avro", "a bigint").decoded(values)
 
