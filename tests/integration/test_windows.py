@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError, StateSchemaError
 from riverlock.core.times import END_US
+from riverlock.flow.windows import TimeWindows
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.reader import read_entries
 from riverlock.snapshot.verify import verify
@@ -29,6 +30,7 @@ COLUMNS = {
     "v": "pmod(xxhash64(id, 2), 1000) - 500",
     "d": "cast(pmod(xxhash64(id, 3), 1000) as decimal(10,2)) / 100",
     "at": "timestamp_seconds(1767225600 + id - pmod(xxhash64(id, 4), 10))",
+    "u": "id",
 }
 ROWS = 600
 AGGREGATES = {
@@ -41,6 +43,45 @@ AGGREGATES = {
     "spread": "stddev(v)",
     "names": "collect_set(name)",
 }
+
+
+class Arrived(rl.Aggregator):
+    """All values, as they came."""
+
+    acc = output = "array<bigint>"
+    columns = ("u",)
+
+    def create(self) -> Any:
+        return []
+
+    def add(self, acc: Any, record: Any) -> Any:
+        return [*acc, record.u]
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return [*a, *b]
+
+    def result(self, acc: Any) -> Any:
+        return acc
+
+
+# By event time, and by arrival, which u counts: Spark's own know nothing of either.
+ORDERED = {
+    "opening": "first(u)",
+    "closing": "last(u)",
+    "arrived": "collect_list(u)",
+    "added": Arrived(),
+}
+
+
+def ordered_in_batch(window: TimeWindows) -> dict[str, str]:
+    pane = f"floor((unix_micros(at) - {window.offset_us}) / {window.pane_us})"
+    listed = f"array_sort(collect_list(struct({pane} as pane, u)))"
+    return {
+        "opening": "min_by(u, struct(at, u))",
+        "closing": "max_by(u, struct(at, u))",
+        "arrived": f"transform({listed}, x -> x.u)",
+        "added": f"transform({listed}, x -> x.u)",
+    }
 
 
 def numbers(flow: rl.Flow, rows: int = ROWS) -> rl.Stream:
@@ -78,7 +119,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, list):
-        return tuple(sorted(value))
+        # Sets are of names, and in no order.
+        is_set = all(isinstance(v, str) for v in value)
+        return tuple(sorted(value) if is_set else value)
     if hasattr(value, "timestamp"):
         return round(value.timestamp() * 1_000_000)
     return value
@@ -112,12 +155,14 @@ def test_windows_are_those_of_a_batch(
     window, text = SHAPES[shape]
     out = rl.sinks.memory()
     flow = rl.Flow("windows")
-    numbers(flow).key_by("k").window(window).agg(AGGREGATES, uid="w").write(out)
+    windows = numbers(flow).key_by("k").window(window)
+    windows.agg({**AGGREGATES, **ORDERED}, uid="w").write(out)
 
     catalog = run(flow, tmp_path / "store", spark, max_rows_per_epoch=size)
 
     found = Counter(comparable(row) for row in out.rows())
-    assert found == expected(batch(spark), ["k"], F.window("at", *text), AGGREGATES)
+    aggregates = {**AGGREGATES, **ordered_in_batch(window)}
+    assert found == expected(batch(spark), ["k"], F.window("at", *text), aggregates)
     newest = catalog.newest()
     assert newest is not None
     operator = newest.operators["w"]

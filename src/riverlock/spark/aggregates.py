@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Combine", "Singles", "plan_aggregates"]
 
+# Which partition a row is in, until the position of its partial row says it.
+_TASK = "__rl_task"
 # Nodes of a physical plan that stand between an aggregate and its exchange.
 _WRAPPERS = ("WholeStageCodegenExec", "InputAdapter", "SortExec")
 
@@ -54,6 +56,9 @@ class Combine:
             frame = frame.withColumn(WINDOW, pane_end(self.window))
             grouping.append(WINDOW)
         grouping += [c for c in (SOURCE, PART) if c in frame.columns]
+        if any(isinstance(c, str) and SEQ in c for c in self.parts.values()):
+            # Rows that were one have one position, and must be told apart, too.
+            frame = frame.withColumn(SEQ, F.monotonically_increasing_id())
         parts = {n: as_column(c) for n, c in self.parts.items()}
         parts |= {c: F.max(c) for c in (TIME, MARK) if c in frame.columns}
         if self.window is not None and self.counts is None:
@@ -66,8 +71,10 @@ class Combine:
             named = partial.toDF(*grouping, *parts)
             made = named.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
         else:
-            numbered = frame.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
-            made = numbered.groupBy(*grouping, SEQ).agg(*columns)
+            # Aggregates may look at the position of a row: it keeps its name.
+            numbered = frame.withColumn(_TASK, F.spark_partition_id().cast("bigint"))
+            made = numbered.groupBy(*grouping, _TASK).agg(*columns)
+            made = made.withColumnRenamed(_TASK, SEQ)
         if self.window is not None and self.counts is not None:
             made = made.withColumn(ROWS, F.col(f"`{self.counts}`"))
         return made

@@ -10,7 +10,7 @@ from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import INTEGERS, Type, type_of
 from riverlock.flow.aggregator import named_aggregator
 from riverlock.flow.sketches import DistinctCount, Percentiles
-from riverlock.runtime.columns import TIME
+from riverlock.runtime.columns import SEQ, TIME
 from riverlock.spark.frames import visible
 
 if TYPE_CHECKING:
@@ -70,6 +70,16 @@ class Split:
         return replace(self, columns=columns, rows=rows)
 
 
+def _arrived(value: str) -> str:
+    """Return SQL for values that are not null in order of arrival.
+
+    Spark's own list is in it only while a task has few keys (128, then it sorts).
+    """
+    numbered = f"if({value} is null, null, named_struct('n', {SEQ}, 'v', {value}))"
+    order = "(a, b) -> cast(sign(a.n - b.n) as int)"
+    return f"transform(array_sort(collect_list({numbered}), {order}), p -> p.v)"
+
+
 def _collected(value: str, aggregate: PythonAggregate) -> Split:
     """Let Spark collect values that are not null, and Python do the rest."""
     rows = f"if({value} is null, array(), array({value}))"
@@ -90,6 +100,8 @@ _MOMENT = {"_count": _ONE, "_mean": "{x}", "_squares": "if({x} is null, null, 0D
 # Of equal y the x decides: the order of rows must not.
 _PAIR = "if({y} is null, null, named_struct('y', {y}, 'x', {x}))"
 _PAIRED = {"_by": "{y}", "": "if({y} is null, null, {x})"}
+# Of equal times arrival decides; min_by alone would take any.
+_ARRIVAL = f"if({{t}} is null, null, named_struct('t', {{t}}, 'n', {SEQ}))"
 _SPLITS = {
     "Count": Split(_ITSELF, {"": _ONE}, "sum", "count"),
     "CountIf": Split(_ITSELF, {"": "if({x}, 1L, 0L)"}, "sum", "count"),
@@ -108,17 +120,17 @@ _SPLITS = {
     "StddevPop": Split(_MOMENTS, _MOMENT, "moments", "stddev_pop"),
     "VarianceSamp": Split(_MOMENTS, _MOMENT, "moments", "var_samp"),
     "VariancePop": Split(_MOMENTS, _MOMENT, "moments", "var_pop"),
-    "CollectList": Split(_ITSELF, _LIST, "concat", "list"),
+    "CollectList": Split({"": _arrived("{x}")}, _LIST, "concat", "list"),
     "CollectSet": Split(_ITSELF, _LIST, "distinct", "list"),
     "First": Split(
-        {"_time": "min({t})", "": "min_by({x}, {t})"},
+        {"_time": "min({t})", "": f"min_by({{x}}, {_ARRIVAL})"},
         {"_time": "{t}", "": "{x}"},
         "earliest",
         "second",
         needs_time=True,
     ),
     "Last": Split(
-        {"_time": "max({t})", "": "max_by({x}, {t})"},
+        {"_time": "max({t})", "": f"max_by({{x}}, {_ARRIVAL})"},
         {"_time": "{t}", "": "{x}"},
         "latest",
         "second",
@@ -146,8 +158,11 @@ def split_aggregator(frame: DataFrame, name: str, aggregator: Aggregator) -> Spl
     """Split an aggregate that is a Python class: Spark collects records for it."""
     aggregate = named_aggregator(name, aggregator, visible(frame))
     names = [f.name.replace("`", "``") for f in aggregate.collects.fields]
-    collected = _collected(f"struct({', '.join(f'`{n}`' for n in names)})", aggregate)
-    return replace(collected, output=aggregate.output)
+    record = f"struct({', '.join(f'`{n}`' for n in names)})"
+    collected = _collected(record, aggregate)
+    # What order makes of it is the user's affair.
+    columns: dict[str, str | None] = {"": _arrived(record)}
+    return replace(collected, columns=columns, output=aggregate.output)
 
 
 def split_expression(frame: DataFrame, name: str, column: Column, uid: str) -> Split:
