@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import riverlock as rl
 from riverlock.snapshot.catalog import Catalog
-from riverlock.spark.ahead import ReadAhead
+from riverlock.spark.ahead import ReadAhead, _last_exchange, _shuffled
 from riverlock.spark.engine import SparkEngine
 from riverlock.storage.open import open_storage
 
@@ -192,3 +192,16 @@ def test_a_task_that_was_told_another_epoch_does_not_count(
     assert "another epoch's parameters" in caplog.text
     assert len(out.rows()) == 6_000
     assert last_totals(out.rows()) == expected(6_000)
+
+
+def test_an_exchange_is_submitted_before_its_frame_is_given_away(
+    spark: SparkSession,
+) -> None:
+    """Else the job that collects it may come first, and end Spark's scheduler."""
+    for number in range(20):
+        frame = spark.range(number, 100).repartition(2, "id")
+        made = _shuffled(frame)
+        plan = frame._jdf.queryExecution().executedPlan()
+        submitted = _last_exchange(plan).futureAction().get().isDefined()
+        assert submitted or made.exchange.isCompleted()
+        assert len(made.frame.collect()) == 100 - number

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -129,7 +130,13 @@ def _shuffled(frame: DataFrame) -> _Shuffled:
     The job that collects the frame later finds the exchange done, or waits for it.
     """
     exchange = _last_exchange(frame._jdf.queryExecution().executedPlan())
-    begun = None if exchange is None else exchange.submitShuffleJob()
+    if exchange is None:
+        return _Shuffled(frame, None)
+    begun, submitted = exchange.submitShuffleJob(), exchange.futureAction()
+    # A thread of Spark's submits it, later. If the frame were collected before that,
+    # the stage would be there already, and Spark's scheduler dies of its submission.
+    while not (submitted.get().isDefined() or begun.isCompleted()):
+        time.sleep(_PAUSE)
     return _Shuffled(frame, begun)
 
 
