@@ -363,10 +363,18 @@ def test_verify_looks_at_the_lists_of_sources(store: LocalStorage, how: str) -> 
 
 
 class Pinning(LocalStorage):
-    """Has an epoch pinned right before or after the sweep deletes its manifest."""
+    """Has an epoch pinned while a sweep deletes it, at different moments.
+
+    Before the sweep has announced it, before it deletes the manifest, or after that.
+    """
 
     when = ""
     error: Exception | None = None
+
+    def put(self, path: str, data: bytes) -> None:
+        if "/expiring/" in path and self.when == "unannounced":
+            self._pin()
+        super().put(path, data)
 
     def delete(self, path: str) -> None:
         is_first = path.endswith("epochs/000000000001.json")
@@ -383,7 +391,7 @@ class Pinning(LocalStorage):
             object.__setattr__(self, "error", error)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["unannounced", "before", "after"])
 def test_an_epoch_that_is_pinned_while_it_is_swept_is_whole_or_refused(
     store: LocalStorage, when: str
 ) -> None:
@@ -395,7 +403,7 @@ def test_an_epoch_that_is_pinned_while_it_is_swept_is_whole_or_refused(
 
     sweep(found, Retention(epochs=1), now=later())
 
-    if when == "before":
+    if when == "unannounced":
         assert slow.error is None
         assert found.resolve("v1").epoch == 1
         assert found.epochs() == [1, 3]
