@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.servers.kafka import kafka, topic  # noqa: F401 - fixtures
+from tests.servers.kafka import kafka, kafka_proxy, topic  # noqa: F401 - fixtures
 
 from riverlock.storage import LocalStorage
 

@@ -30,7 +30,10 @@ _SETTINGS: Final = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+listeners={listeners},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners={advertised}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,OWN:PLAINTEXT,PROXIED:PLAINTEXT
+inter.broker.listener.name=OWN
 controller.listener.names=CONTROLLER
 log.dirs={data}
 auto.create.topics.enable=false
@@ -65,9 +68,13 @@ def why_not() -> str | None:
 class KafkaServer:
     """One broker; ``start`` returns when it answers."""
 
-    def __init__(self, folder: Path) -> None:
-        """Choose ports that are free now; ``start`` takes others if they are not."""
-        self._folder = folder
+    def __init__(self, folder: Path, proxy: int | None = None) -> None:
+        """Choose ports that are free now; ``start`` takes others if they are not.
+
+        Clients that come by the port of a proxy, which connects to the port ``behind``,
+        are told to come by it again.
+        """
+        self._folder, self._proxy = folder, proxy
         self._process: subprocess.Popen[bytes] | None = None
         self._choose()
 
@@ -102,17 +109,17 @@ class KafkaServer:
 
     def _choose(self) -> None:
         with ExitStack() as stack:
-            taken = [stack.enter_context(socket.socket()) for _ in range(2)]
+            taken = [stack.enter_context(socket.socket()) for _ in range(3)]
             for each in taken:
                 each.bind(("127.0.0.1", 0))
-            self.port, self._controller = (s.getsockname()[1] for s in taken)
+            ports = (s.getsockname()[1] for s in taken)
+            self.port, self.behind, self._controller = ports
 
     def _started(self, deadline: float) -> bool:
         data, settings = self._folder / "data", self._folder / "server.properties"
         data.mkdir(parents=True, exist_ok=True)
         (data / "meta.properties").write_text(_META, encoding="utf-8")
-        text = _SETTINGS.format(port=self.port, controller=self._controller, data=data)
-        settings.write_text(text, encoding="utf-8")
+        settings.write_text(self._settings(data), encoding="utf-8")
         java = find_java()
         assert java is not None
         classes = f"{default_folder()}/*"
@@ -125,6 +132,18 @@ class KafkaServer:
                 [*command, str(settings)], stdout=out, stderr=subprocess.STDOUT
             )
         return self._answers(deadline)
+
+    def _settings(self, data: Path) -> str:
+        listeners = {"OWN": self.port}
+        advertised = dict(listeners)
+        if self._proxy is not None:
+            listeners["PROXIED"], advertised["PROXIED"] = self.behind, self._proxy
+        return _SETTINGS.format(
+            listeners=_addresses(listeners),
+            advertised=_addresses(advertised),
+            controller=self._controller,
+            data=data,
+        )
 
     def _answers(self, deadline: float) -> bool:
         from confluent_kafka import KafkaException
@@ -146,10 +165,14 @@ class KafkaServer:
         return (self._folder / "out.txt").read_text(encoding="utf-8")[-2000:]
 
 
+def _addresses(ports: dict[str, int]) -> str:
+    return ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+
+
 @contextmanager
-def running(folder: Path) -> Iterator[KafkaServer]:
+def running(folder: Path, proxy: int | None = None) -> Iterator[KafkaServer]:
     """Run a broker for a while."""
-    server = KafkaServer(folder)
+    server = KafkaServer(folder, proxy)
     try:
         server.start()
         yield server

@@ -2,7 +2,7 @@
 
 Two tasks run in this thread. ``numbers`` are rows that are added, ``totals`` rows that
 take the place of those before with their key. Run as ``python -m tests.chaos.numbers
-STORE URL SCHEMA LIMIT`` it writes tables of a database.
+STORE URL SCHEMA LIMIT`` it writes tables of a database, or keys of Redis.
 """
 
 from __future__ import annotations
@@ -150,6 +150,21 @@ def redis_sinks(url: str, prefix: str) -> dict[str, TwoPhaseSink]:
     }
 
 
+def kafka_sinks(servers: str, topic: str) -> dict[str, TwoPhaseSink]:
+    """Return a topic."""
+    return {"numbers": rl.sinks.kafka(servers, topic)}
+
+
+def kafka_and_redis_sinks(
+    servers: str, topic: str, url: str, prefix: str
+) -> dict[str, TwoPhaseSink]:
+    """Return a topic, and hashes of Redis."""
+    return {
+        **kafka_sinks(servers, topic),
+        "totals": redis_sinks(url, prefix)["totals"],
+    }
+
+
 def delta_sinks(path: str) -> dict[str, TwoPhaseSink]:
     """Return a Delta table."""
     return {"numbers": rl.sinks.delta(path)}
@@ -183,4 +198,5 @@ def run(
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), sinks_of(*sys.argv[2:4]), limit=int(sys.argv[4]))
+    make = redis_sinks if sys.argv[2].startswith("unix") else sinks_of
+    run(Path(sys.argv[1]), make(*sys.argv[2:4]), limit=int(sys.argv[4]))

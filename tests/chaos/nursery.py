@@ -91,6 +91,12 @@ _PRELOADED = {
         "riverlock.sinks.databases.postgres",
     ),
     "redis": ("redis", "riverlock.sinks.redis"),
+    "kafka and redis": (
+        "confluent_kafka.admin",
+        "redis",
+        "riverlock.sinks.kafka_committers",
+        "riverlock.sinks.redis",
+    ),
     "delta": ("deltalake", "riverlock.sinks.delta"),
     "files": ("obstore", "riverlock.sinks.object_files"),
     "kafka": ("confluent_kafka.admin", "riverlock.sinks.kafka_committers"),
@@ -99,6 +105,9 @@ _FLOWS: dict[str, Callable[..., Runs]] = {
     "sql": lambda *where: partial(_numbers, partial(numbers.sinks_of, *where)),
     "two": lambda *where: partial(_numbers, partial(numbers.sinks_of_two, *where)),
     "redis": lambda *where: partial(_numbers, partial(numbers.redis_sinks, *where)),
+    "kafka and redis": lambda *where: partial(
+        _numbers, partial(numbers.kafka_and_redis_sinks, *where)
+    ),
     "delta": lambda *where: partial(_numbers, partial(numbers.delta_sinks, *where)),
     "files": lambda *where: partial(_numbers, partial(numbers.file_sinks, *where)),
     "kafka": lambda *where: partial(_copy, *where),
@@ -164,7 +173,7 @@ def main() -> None:
     store, run = Path(place), _FLOWS[flow](*where)
     for name in _PRELOADED[flow]:
         importlib.import_module(name)
-    points = (*POINTS, SENT, KNOWN) if flow == "kafka" else POINTS
+    points = (*POINTS, SENT, KNOWN) if "kafka" in flow else POINTS
     chance = random.Random(int(seed))
     told, tell = os.pipe()
     codes = []

@@ -7,16 +7,26 @@ import os
 import signal
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-import redis
 from deltalake import DeltaTable
 from tests.chaos import numbers, nursery
+from tests.chaos.views import (
+    Epochs,
+    KafkaView,
+    Sums,
+    View,
+    epochs_of_table,
+    rows_of_redis,
+    sums_of_table,
+    view_of_redis,
+    view_of_tables,
+)
 from tests.databases.places import Place, SqlitePlace, mariadb_place, postgres_place
 from tests.servers.kafka import Topic, all_records, send_in_transactions
 from tests.servers.mariadb import Mariadb
@@ -48,44 +58,65 @@ def numbered(end: int) -> list[tuple[int, str]]:
 
 
 class Poller:
-    """Reads both tables, over and over, and keeps what no reader may see."""
+    """Reads both outputs, over and over, and keeps what no reader may see."""
 
-    def __init__(self, place: Place) -> None:
-        self._place, self._done = place, threading.Event()
+    def __init__(self, view: View) -> None:
+        self._view, self._done = view, threading.Event()
         self.reads, self.wrong = 0, list[str]()
 
     def look(self) -> None:
-        (per_epoch, sums) = self._place.snapshot(
-            "SELECT epoch, COUNT(*) FROM {}numbers GROUP BY epoch ORDER BY epoch",
-            "SELECT k, total, epoch FROM {}totals",
-        )
-        self.reads += 1
-        seen = [tuple(r) for r in per_epoch]
-        whole = [(e, numbers.EPOCH_ROWS) for e in range(len(seen))]
-        if seen != whole:
-            self.wrong.append(f"numbers shows {seen[-3:]}")
-        newest = max((e for _, _, e in sums), default=-1) + 1
-        if {k: t for k, t, _ in sums} != numbers.totals(newest * numbers.EPOCH_ROWS):
-            self.wrong.append(f"totals of epoch {newest}: {sums}")
+        seen, sums = self._view()
+        self.reads += bool(seen)
+        self._check_whole(seen)
+        newest = self._newest(sums)
         if not 0 <= len(seen) - newest <= 1:
             self.wrong.append(f"sinks at {len(seen)} and {newest}")
 
+    def _check_whole(self, seen: Epochs) -> None:
+        if seen != [(e, numbers.EPOCH_ROWS) for e in range(len(seen))]:
+            self.wrong.append(f"numbers shows {seen[-3:]}")
+
+    def _newest(self, sums: Sums) -> int:
+        newest = max((e for _, _, e in sums), default=-1) + 1
+        if {k: t for k, t, _ in sums} != numbers.totals(newest * numbers.EPOCH_ROWS):
+            self.wrong.append(f"totals of epoch {newest}: {sums}")
+        return newest
+
     def _poll(self) -> None:
-        while not self._done.wait(0.1):
-            if {"numbers", "totals"} <= self._place.tables():
-                break
         while not self._done.wait(0.1):
             self.look()
 
     @contextmanager
     def polling(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._poll, name="riverlock-poller")
-        thread.start()
-        try:
-            yield
-        finally:
-            self._done.set()
-            thread.join()
+        with ThreadPoolExecutor(1, "riverlock-poller") as beside:
+            polling = beside.submit(self._poll)
+            try:
+                yield
+            finally:
+                self._done.set()
+            polling.result()
+        self.look()
+        assert self.reads > 1
+        assert self.wrong == []
+
+
+class PollerOfTwo(Poller):
+    """Reads two systems, which no transaction spans, one after the other."""
+
+    def __init__(self, epochs: Callable[[], Epochs], sums: Callable[[], Sums]) -> None:
+        super().__init__(lambda: (epochs(), sums()))
+        self._epochs = epochs
+
+    def look(self) -> None:
+        before, sums = self._view()
+        after = self._epochs()
+        self.reads += bool(before)
+        self._check_whole(before)
+        self._check_whole(after)
+        newest = self._newest(sums)
+        # Behind by the epoch that is being committed, and never ahead.
+        if not len(before) - 1 <= newest <= len(after):
+            self.wrong.append(f"sinks at {len(before)} to {len(after)} and {newest}")
 
 
 def place_of(name: str, request: pytest.FixtureRequest, folder: Path) -> Place:
@@ -100,14 +131,10 @@ def test_of_databases(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     place = place_of(name, request, tmp_path)
-    poller = Poller(place)
 
-    with poller.polling():
+    with Poller(view_of_tables(place)).polling():
         lives = live_and_die(tmp_path / "store", "sql", place.url, place.schema or "")
 
-    poller.look()
-    assert poller.reads > 1
-    assert poller.wrong == []
     rows, sums = place.snapshot(
         "SELECT n, name FROM {}numbers ORDER BY n", "SELECT k, total FROM {}totals"
     )
@@ -117,85 +144,59 @@ def test_of_databases(
     assert not left, "left behind"
 
 
-class PollerOfTwo:
-    """Reads two databases, which no transaction spans, one after the other."""
-
-    def __init__(self, numbers_in: Place, totals_in: Place) -> None:
-        self._numbers_in, self._totals_in = numbers_in, totals_in
-        self.reads, self.wrong = 0, list[str]()
-
-    def _epochs(self) -> int:
-        """Return how many epochs the table that is committed first has."""
-        (found,) = self._numbers_in.snapshot(
-            "SELECT epoch, COUNT(*) FROM {}numbers GROUP BY epoch ORDER BY epoch"
-        )
-        if [tuple(r) for r in found] != [
-            (e, numbers.EPOCH_ROWS) for e in range(len(found))
-        ]:
-            self.wrong.append(f"numbers shows {found[-3:]}")
-        return len(found)
-
-    def look(self) -> None:
-        before = self._epochs()
-        (sums,) = self._totals_in.snapshot("SELECT k, total, epoch FROM {}totals")
-        after = self._epochs()
-        self.reads += 1
-        newest = max((e for _, _, e in sums), default=-1) + 1
-        if {k: t for k, t, _ in sums} != numbers.totals(newest * numbers.EPOCH_ROWS):
-            self.wrong.append(f"totals of epoch {newest}: {sums}")
-        # Behind by the epoch that is being committed, and never ahead.
-        if not before - 1 <= newest <= after:
-            self.wrong.append(f"sinks at {before} to {after} and {newest}")
-
-    def poll(self, done: threading.Event) -> None:
-        places = {"numbers": self._numbers_in, "totals": self._totals_in}
-        while not done.wait(0.1):
-            if all(table in place.tables() for table, place in places.items()):
-                self.look()
+def live_and_die_a_little(store: Path, *flow: str) -> nursery.Lives:
+    """Kill a flow a few times, and let it end."""
+    lives = nursery.kills(store, count=KILLS // 3, seed=5, flow=flow)
+    assert lives.codes == [-signal.SIGKILL] * (KILLS // 3), lives.words
+    assert lives.last == 0, lives.words
+    return lives
 
 
 def test_two_databases_agree_whenever_somebody_looks(
     postgres: Postgres, mariadb: Mariadb, tmp_path: Path
 ) -> None:
     one, other = postgres_place(postgres), mariadb_place(mariadb)
-    poller, done = PollerOfTwo(one, other), threading.Event()
     where = (one.url, str(one.schema), other.url, str(other.schema))
-    with ThreadPoolExecutor(1, "riverlock-poller") as beside:
-        polling = beside.submit(poller.poll, done)
-        try:
-            lives = nursery.kills(
-                tmp_path / "store", count=KILLS // 3, seed=5, flow=("two", *where)
-            )
-        finally:
-            done.set()
-        polling.result()
+    poller = PollerOfTwo(partial(epochs_of_table, one), partial(sums_of_table, other))
 
-    assert lives.codes == [-signal.SIGKILL] * (KILLS // 3), lives.words
-    assert lives.last == 0, lives.words
-    poller.look()
-    assert poller.reads > 1
-    assert poller.wrong == []
+    with poller.polling():
+        lives = live_and_die_a_little(tmp_path / "store", "two", *where)
+
     (rows,) = one.snapshot("SELECT n, name FROM {}numbers ORDER BY n")
     (sums,) = other.snapshot("SELECT k, total FROM {}totals")
     assert [tuple(r) for r in rows] == numbered(lives.limit)
     assert dict(sums) == numbers.totals(lives.limit)
 
 
+def test_kafka_and_redis_agree_whenever_somebody_looks(
+    kafka: KafkaServer, topic: Topic, tmp_path: Path
+) -> None:
+    name = topic(1)
+    with (
+        redis_server(tmp_path) as url,
+        closing(KafkaView(kafka.servers, name)) as in_kafka,
+    ):
+        poller = PollerOfTwo(in_kafka.epochs, lambda: rows_of_redis(url, "shop")[1])
+        where = (kafka.servers, name, url, "shop")
+        with poller.polling():
+            lives = live_and_die_a_little(tmp_path / "store", "kafka and redis", *where)
+        _, sums = rows_of_redis(url, "shop")
+
+    assert sorted((r["n"], r["name"]) for r in in_kafka.rows) == numbered(lives.limit)
+    assert {k: total for k, total, _ in sums} == numbers.totals(lives.limit)
+
+
 def test_of_redis(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
-        lives = live_and_die(tmp_path / "store", "redis", url, "shop")
-        server = redis.Redis.from_url(url, decode_responses=True)
-        stream: Any = server.xrange("shop:numbers")
-        rows = [json.loads(row["row"]) for _, row in stream]
-        sums = {k: server.hget(f"shop:total:{k}", "total") for k in range(numbers.KEYS)}
-        server.close()
+        with Poller(view_of_redis(url, "shop")).polling():
+            lives = live_and_die(tmp_path / "store", "redis", url, "shop")
+        rows, sums = rows_of_redis(url, "shop")
 
     assert sorted((r["n"], r["name"]) for r in rows) == numbered(lives.limit)
     # Epochs are in order, each in one piece.
     epochs = [r["epoch"] for r in rows]
     assert epochs == sorted(epochs)
-    expected = numbers.totals(lives.limit)
-    assert sums == {k: str(total) for k, total in expected.items()}
+    assert {k: total for k, total, _ in sums} == numbers.totals(lives.limit)
 
 
 def test_of_delta(tmp_path: Path) -> None:

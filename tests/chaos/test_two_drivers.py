@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from tests.chaos import kafka_copy, numbers
 from tests.chaos.children import DEADLINE_SECONDS, ROOT
-from tests.databases.places import postgres_place
+from tests.chaos.views import rows_of_redis
+from tests.databases.places import mariadb_place, postgres_place
 from tests.servers.kafka import Topic, all_records, send
-from tests.servers.postgres import Postgres
+from tests.servers.redis import redis_server
 from tools.kafka_server import KafkaServer
 
 from riverlock.core import faults
@@ -47,23 +48,48 @@ def asleep(module: str, *arguments: str, fault: str = "") -> Iterator[None]:
     assert "FencedError" in words.splitlines()[-1], words
 
 
-@pytest.mark.parametrize("fault", ["P8=stop@2", "P9=stop@3"])
-def test_of_postgres(postgres: Postgres, tmp_path: Path, fault: str) -> None:
-    """Before the first of two sinks commits the second epoch, and between the two."""
-    place, store = postgres_place(postgres), tmp_path / "store"
-    limit = 6 * numbers.EPOCH_ROWS
-    where = (str(store), place.url, str(place.schema), str(limit))
+# Before the first of two sinks commits the second epoch, and between the two.
+FAULTS = ["P8=stop@2", "P9=stop@3"]
+LIMIT = 6 * numbers.EPOCH_ROWS
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [("postgres", FAULTS[0]), ("postgres", FAULTS[1]), ("mariadb", FAULTS[1])],
+)
+def test_of_databases(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, fault: str
+) -> None:
+    server = request.getfixturevalue(name)
+    place = postgres_place(server) if name == "postgres" else mariadb_place(server)
+    store = tmp_path / "store"
+    where = (str(store), place.url, str(place.schema), str(LIMIT))
 
     with asleep("tests.chaos.numbers", *where, fault=fault):
-        numbers.run(store, numbers.sinks_of(place.url, place.schema), limit=limit)
+        numbers.run(store, numbers.sinks_of(place.url, place.schema), limit=LIMIT)
 
     rows, sums = place.snapshot(
         "SELECT n, epoch FROM {}numbers ORDER BY n", "SELECT k, total FROM {}totals"
     )
     rows_of_epoch = numbers.EPOCH_ROWS
-    assert [tuple(r) for r in rows] == [(n, n // rows_of_epoch) for n in range(limit)]
-    assert dict(sums) == numbers.totals(limit)
+    assert [tuple(r) for r in rows] == [(n, n // rows_of_epoch) for n in range(LIMIT)]
+    assert dict(sums) == numbers.totals(LIMIT)
     assert place.tables() == {"numbers", "totals", "riverlock_epochs"}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_of_redis(tmp_path: Path, fault: str) -> None:
+    store = tmp_path / "store"
+    with redis_server(tmp_path) as url:
+        with asleep(
+            "tests.chaos.numbers", str(store), url, "shop", str(LIMIT), fault=fault
+        ):
+            numbers.run(store, numbers.redis_sinks(url, "shop"), limit=LIMIT)
+        rows, sums = rows_of_redis(url, "shop")
+
+    found = sorted((r["n"], r["epoch"]) for r in rows)
+    assert found == [(n, n // numbers.EPOCH_ROWS) for n in range(LIMIT)]
+    assert {k: total for k, total, _ in sums} == numbers.totals(LIMIT)
 
 
 def test_of_kafka(kafka: KafkaServer, topic: Topic, tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from riverlock.core.errors import (
     InvalidConfigError,
     InvalidFlowError,
     SinkError,
+    SinkUnavailableError,
 )
 from riverlock.core.types import schema_of
-from riverlock.kafka.producer import TransactionalProducer
+from riverlock.kafka.producer import OutRow, PlainProducer, TransactionalProducer
 from riverlock.sinks.base import SinkUse
 from riverlock.sinks.committer import Committer, Owner
 from riverlock.sinks.kafka_sink import KafkaSink
@@ -237,6 +238,18 @@ def test_a_cluster_that_is_away_is_told_in_words(
         Scene(rl.sinks.kafka(NOWHERE, "t"), "id bigint", tmp_path).open(1)
 
     assert NOWHERE in error.value.message
+
+
+def test_at_least_once_waits_for_a_cluster_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("riverlock.kafka.producer.WAIT_SECONDS", 0.3)
+    producer = PlainProducer(rl.sinks.kafka(NOWHERE, "t").connection)
+    row = OutRow(key=None, value=b"1", headers=None, partition=None)
+
+    with pytest.raises(SinkUnavailableError, match="1 records were not acknowledged"):
+        producer.send("t", [row], "out", 3)
+    producer.drop()
 
 
 def test_a_fork_is_refused_where_its_origin_writes(

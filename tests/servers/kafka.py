@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.servers.proxy import CuttingProxy, of_kafka
 from tools.kafka_server import KafkaServer, running, why_not
 
 try:
@@ -29,12 +30,24 @@ Record = tuple[bytes | None, bytes | None]
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+def kafka_proxy() -> Iterator[CuttingProxy]:
+    """What cuts the connections of those who come by its port."""
+    proxy = CuttingProxy(0, is_commit=of_kafka, is_shut=True)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture(scope="session")
+def kafka(
+    tmp_path_factory: pytest.TempPathFactory, kafka_proxy: CuttingProxy
+) -> Iterator[KafkaServer]:
     """A broker that answers; skipped where the machine cannot have one."""
     reason = why_not()
     if reason is not None:
         pytest.skip(f"no Kafka broker: {reason}")
-    with running(tmp_path_factory.mktemp("kafka")) as server:
+    with running(tmp_path_factory.mktemp("kafka"), kafka_proxy.port) as server:
+        kafka_proxy.server = server.behind
+        kafka_proxy.open()
         yield server
 
 

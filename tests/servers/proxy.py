@@ -5,10 +5,24 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-_COMMIT = b"COMMIT"
+
+def of_sql(data: bytes) -> bool:
+    """Tell whether a client of a database commits."""
+    return b"COMMIT" in data[:64]
+
+
+def of_redis(data: bytes) -> bool:
+    """Tell whether a client of Redis ends a transaction."""
+    return data.endswith(b"$4\r\nEXEC\r\n")
+
+
+def of_kafka(data: bytes) -> bool:
+    """Tell whether a client of Kafka ends a transaction, behind a request's size."""
+    end_txn = (26).to_bytes(2, "big")
+    return data[4:6] == end_txn
 
 
 class CuttingProxy:
@@ -17,12 +31,20 @@ class CuttingProxy:
     Of all commits that go through, every ``before``-th is cut before the server sees
     it, every ``after``-th when the server has answered and the client has not heard.
     One that is shut has a port, where connections are refused until it is opened.
+    The server is a Unix socket or a port.
     """
 
     def __init__(
-        self, server: Path, *, before: int = 7, after: int = 5, is_shut: bool = False
+        self,
+        server: Path | int,
+        *,
+        is_commit: Callable[[bytes], bool] = of_sql,
+        before: int = 7,
+        after: int = 5,
+        is_shut: bool = False,
     ) -> None:
-        self._server, self._before, self._after = server, before, after
+        self.server, self._before, self._after = server, before, after
+        self._is_commit = is_commit
         self._listener = socket.socket()
         self._listener.bind(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -47,15 +69,24 @@ class CuttingProxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.socket(socket.AF_UNIX)
                 try:
-                    server.connect(str(self._server))
+                    server = self._connected()
                 except OSError:
                     client.close()
-                    server.close()
                     continue
                 self._start(self._forward, client, server)
                 self._start(self._answer, server, client)
+
+    def _connected(self) -> socket.socket:
+        if isinstance(self.server, int):
+            return socket.create_connection(("127.0.0.1", self.server))
+        server = socket.socket(socket.AF_UNIX)
+        try:
+            server.connect(str(self.server))
+        except OSError:
+            server.close()
+            raise
+        return server
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
         with _closing(client, server):
@@ -75,7 +106,7 @@ class CuttingProxy:
                     return
 
     def _fate(self, data: bytes) -> str | None:
-        if not self.is_on or _COMMIT not in data[:64]:
+        if not self.is_on or not self._is_commit(data):
             return None
         with self._lock:
             self._commits += 1

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from riverlock.core.errors import CommitUnknownError, SinkError
-from riverlock.kafka.connection import WAIT_SECONDS
+from riverlock.core.errors import (
+    CommitUnknownError,
+    SinkError,
+    SinkUnavailableError,
+)
+from riverlock.kafka.connection import WAIT_SECONDS, may_pass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -164,21 +168,24 @@ class PlainProducer(_Sender):
 
         Raises:
             SinkError: It has not, or not all of them.
+            SinkUnavailableError: It does not answer.
         """
         from confluent_kafka import KafkaException
 
-        failed: list[str] = []
+        failed: list[KafkaError] = []
 
         def on_delivery(error: Any, _: Any) -> None:
             if error is not None and not failed:
-                failed.append(error.str())
+                failed.append(error)
 
         try:
             self._send(topic, rows, on_delivery=on_delivery)
             left = self._producer.flush(WAIT_SECONDS)
         except KafkaException as error:
             raise SinkError(sink, epoch=epoch, what=error.args[0].str()) from error
-        if left and not failed:
-            failed.append(f"{left} records were not acknowledged in time")
         if failed:
-            raise SinkError(sink, epoch=epoch, what=failed[0])
+            kind = SinkUnavailableError if may_pass(failed[0]) else SinkError
+            raise kind(sink, epoch=epoch, what=failed[0].str())
+        if left:
+            what = f"{left} records were not acknowledged in time"
+            raise SinkUnavailableError(sink, epoch=epoch, what=what)

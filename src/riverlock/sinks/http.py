@@ -15,6 +15,7 @@ from riverlock.core.errors import (
     CommitUnknownError,
     InvalidConfigError,
     SinkError,
+    SinkUnavailableError,
 )
 from riverlock.core.extras import load_extra
 from riverlock.core.times import duration_us
@@ -173,7 +174,9 @@ class _Sender:
             )
         except urllib3.exceptions.NewConnectionError:
             what = "it cannot be reached"
-            raise SinkError(self._name, epoch=_epoch(id), what=what) from None
+            raise SinkUnavailableError(
+                self._name, epoch=_epoch(id), what=what
+            ) from None
         except urllib3.exceptions.HTTPError as error:
             # Without the error's own text, which may hold the address.
             what = f"no answer to row {id} ({type(error).__name__})"

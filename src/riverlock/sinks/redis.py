@@ -167,6 +167,8 @@ class RedisCommitter:
 
     def _transact(self, epoch: int | None, write: Any) -> None:
         errors = _package().exceptions
+        cut_off = (errors.ConnectionError, errors.TimeoutError)
+        is_sent = False
         try:
             with self._server.pipeline(transaction=True) as pipe:
                 pipe.watch(self._record)
@@ -180,8 +182,12 @@ class RedisCommitter:
                     what = f"run {found.run} of this flow has taken over"
                     raise self._rejected(epoch, what)
                 write(pipe, found)
+                is_sent = True
                 answers = pipe.execute(raise_on_error=False)
         except errors.WatchError as error:
+            # What its client makes of a line that is cut behind WATCH.
+            if isinstance(error.__context__, cut_off):
+                raise self._away(epoch, is_sent=is_sent) from error
             what = "another run writes at the same time"
             raise SinkError(self._name, epoch=epoch, what=what) from error
         except errors.AuthenticationError as error:
@@ -191,10 +197,8 @@ class RedisCommitter:
                 found=str(error),
                 hint="correct user and password of the url",
             ) from error
-        except (errors.ConnectionError, errors.TimeoutError) as error:
-            # The record tells, when the driver asks again, whether it was written.
-            kind = SinkUnavailableError if epoch is None else CommitUnknownError
-            raise kind(self._name, epoch=epoch, what="it does not answer") from error
+        except cut_off as error:
+            raise self._away(epoch, is_sent=is_sent) from error
         except errors.RedisError as error:
             raise SinkError(self._name, epoch=epoch, what=str(error)) from error
         refused = next((a for a in answers if isinstance(a, Exception)), None)
@@ -202,6 +206,15 @@ class RedisCommitter:
             # Not tried again: the record says that the epoch is there.
             what = f"the epoch is written, but for what was refused: {refused}"
             raise self._rejected(epoch, what) from refused
+
+    def _away(self, epoch: int | None, *, is_sent: bool) -> SinkError:
+        """Return the error of a server that is waited for.
+
+        The record tells, when the driver asks again, whether what was sent is written.
+        """
+        is_open = is_sent and epoch is not None
+        kind = CommitUnknownError if is_open else SinkUnavailableError
+        return kind(self._name, epoch=epoch, what="it does not answer")
 
     def _check_kinds(self, epoch: int, output: SinkOutput) -> None:
         """Refuse keys that hold something else.

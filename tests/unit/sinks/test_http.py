@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from riverlock.core.errors import (
     InvalidConfigError,
     InvalidFlowError,
     SinkError,
+    SinkUnavailableError,
 )
 from riverlock.core.types import schema_of
 from riverlock.sinks.base import Sink, SinkUse
@@ -135,6 +137,14 @@ def test_a_server_that_stays_busy_is_left_to_the_driver(
         of.commit(1, voted)
     of.commit(1, voted)
     assert list(receiver.requests.values()) == [1, 6, 1]
+
+
+def test_a_server_that_is_not_there_is_waited_for(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        of = run(rl.sinks.http(f"http://127.0.0.1:{taken.getsockname()[1]}"), tmp_path)
+        with pytest.raises(SinkUnavailableError, match="cannot be reached"):
+            of.commit(1, of.stage(1, rows(3)))
 
 
 def test_a_row_that_is_refused_stops_the_flow(
