@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -195,6 +196,28 @@ def test_check_shows_operators_and_guarantees(
     assert found["sinks"][0]["guarantee"].startswith("exactly once")
     assert "flow sums can run" in shown.stdout
     assert not (tmp_path / "out").exists()
+
+
+def test_check_says_which_sinks_can_be_reached(
+    spark: SparkSession, cli: Any, write_app: Any
+) -> None:
+    app = write_app()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        web = f"    rows.write(rl.sinks.http({url!r}), uid='web')\n    return flow\n"
+        app.write_text(app.read_text().replace("    return flow\n", web))
+
+        done = cli("check", app, "--json")
+        shown = cli("check", app)
+
+    found = {s["uid"]: s["reachable"] for s in json.loads(done.stdout)["sinks"]}
+    assert found["web"] is False
+    assert set(found.values()) == {False, None}
+    assert done.exit_code == 5
+    assert "cannot run yet" in shown.stdout
+    assert "sink web: " in shown.stdout
+    assert "cannot be reached" in shown.stdout
 
 
 def _riverlock(*words: object, cwd: Path) -> subprocess.Popen[str]:

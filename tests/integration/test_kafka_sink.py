@@ -23,7 +23,7 @@ from riverlock.core.errors import (
 )
 from riverlock.core.types import schema_of
 from riverlock.kafka.producer import OutRow, PlainProducer, TransactionalProducer
-from riverlock.sinks.base import SinkUse
+from riverlock.sinks.base import Probed, SinkUse
 from riverlock.sinks.committer import Committer, Owner
 from riverlock.sinks.kafka_sink import KafkaSink
 from riverlock.sinks.stager import StagePoint
@@ -238,6 +238,30 @@ def test_a_cluster_that_is_away_is_told_in_words(
         Scene(rl.sinks.kafka(NOWHERE, "t"), "id bigint", tmp_path).open(1)
 
     assert NOWHERE in error.value.message
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_probe_says_whether_the_topic_can_be_written(
+    kafka: KafkaServer,
+    topic: Topic,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    guarantee: str,
+) -> None:
+    def probe(servers: str, name: str) -> None:
+        markers = f"markers-{uuid.uuid4().hex}"
+        sink = rl.sinks.kafka(servers, name, guarantee=guarantee, markers=markers)
+        scene = Scene(sink, "id bigint", tmp_path)
+        made = sink.committer(scene.use, scene.storage)
+        assert isinstance(made, Probed)
+        made.probe()
+
+    probe(kafka.servers, topic())
+    with pytest.raises(InvalidConfigError, match="no such topic"):
+        probe(kafka.servers, "none")
+    monkeypatch.setattr("riverlock.kafka.cluster.WAIT_SECONDS", 0.3)
+    with pytest.raises(SinkUnavailableError, match="sink 'out'"):
+        probe(NOWHERE, "none")
 
 
 def test_at_least_once_waits_for_a_cluster_that_is_away(

@@ -13,7 +13,7 @@ from riverlock.cli.command import command, open_catalog
 from riverlock.cli.run import open_app, session_options
 from riverlock.cli.set import parameter_rows
 from riverlock.cli.state import kind
-from riverlock.core.errors import DefinitionError, SinkError
+from riverlock.core.errors import DefinitionError, SinkError, SinkUnavailableError
 from riverlock.sinks.base import Probed
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from riverlock.spark.compile import CompiledFlow
 
 __all__ = ["check"]
+
+_ANSWERS = {True: "yes", False: "no", None: "not asked"}
 
 
 @command("check")
@@ -108,7 +110,7 @@ def _facts(flow: Flow, store: str | None) -> dict[str, Any]:
                 "uid": write.uid,
                 "kind": write.sink.kind,
                 "guarantee": committers[write.uid].guarantee,
-                "trouble": _trouble(committers[write.uid]),
+                **_asked(committers[write.uid]),
             }
             for write in flow.writes
         ]
@@ -136,15 +138,17 @@ def _facts(flow: Flow, store: str | None) -> dict[str, Any]:
     }
 
 
-def _trouble(committer: Committer) -> str | None:
-    """Return why a sink could not be written now, if it can be asked."""
+def _asked(committer: Committer) -> dict[str, Any]:
+    """Return whether a sink answers, if it can be asked, and what is wrong with it."""
     if not isinstance(committer, Probed):
-        return None
+        return {"reachable": None, "trouble": None}
     try:
         committer.probe()
+    except SinkUnavailableError as error:
+        return {"reachable": False, "trouble": str(error)}
     except (DefinitionError, SinkError) as error:
-        return str(error)
-    return None
+        return {"reachable": True, "trouble": str(error)}
+    return {"reachable": True, "trouble": None}
 
 
 def _print(found: dict[str, Any]) -> None:
@@ -188,8 +192,11 @@ def _print(found: dict[str, Any]) -> None:
     if found["sinks"]:
         click.echo()
         text.table(
-            ("sink", "kind", "guarantee"),
-            [(s["uid"], s["kind"], s["guarantee"]) for s in found["sinks"]],
+            ("sink", "kind", "reachable", "guarantee"),
+            [
+                (s["uid"], s["kind"], _ANSWERS[s["reachable"]], s["guarantee"])
+                for s in found["sinks"]
+            ],
         )
     for sink in troubles:
         mark = click.style(f"sink {sink['uid']}: ", fg="red")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ _METHODS = ("POST", "PUT", "PATCH")
 _LATER = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _TRIES = 5
 _LONGEST_PAUSE_S = 30.0
+_PROBE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +56,11 @@ class HttpSink:
         """Return what stages rows in the store."""
         return row_stager(use, self.kind)
 
-    def committer(self, use: SinkUse, storage: Storage) -> RowCommitter:
+    def committer(self, use: SinkUse, storage: Storage) -> HttpCommitter:
         """Return what sends them."""
         del use
-        return RowCommitter(
+        return HttpCommitter(
+            sink=self,
             storage=storage,
             send=_Sender(self),
             at_once=self.connections,
@@ -111,6 +114,28 @@ def http(  # noqa: PLR0913 - all keywords
         connections=connections,
         timeout_s=duration_us(timeout) / 1e6,
     )
+
+
+@dataclass(kw_only=True)
+class HttpCommitter(RowCommitter):
+    """Sends the rows of an epoch to a server."""
+
+    sink: HttpSink
+
+    def probe(self) -> None:
+        """Look whether somebody takes connections; no request is made.
+
+        Raises:
+            SinkUnavailableError: Nobody does.
+        """
+        parts = urlsplit(self.sink.url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            socket.create_connection((parts.hostname, port), _PROBE_SECONDS).close()
+        except OSError as error:
+            raise SinkUnavailableError(
+                _shown(self.sink.url), epoch=None, what="it cannot be reached"
+            ) from error
 
 
 class _Sender:

@@ -48,12 +48,22 @@ class KafkaCommitter:
 
     sink: KafkaSink
     storage: Storage
+    uid: str
     guarantee: str = "exactly once, for readers with isolation.level=read_committed"
     _owner: Owner | None = None
     _cluster: Cluster | None = None
     _producer: TransactionalProducer | None = None
     _marker: Marker | None = None
     _partitions: int = field(default=0)
+
+    def probe(self) -> None:
+        """Look whether the topic can be written; change nothing.
+
+        Raises:
+            InvalidConfigError: The topic is not there, or takes only smaller records.
+            SinkError: The cluster refuses, or does not answer.
+        """
+        _check_topic(self.sink, self.uid)
 
     def open(self, owner: Owner) -> None:
         """Take the sink for this run.
@@ -203,15 +213,29 @@ class KafkaCommitter:
         return f"sinks/{self._owner.sink}.json"
 
 
+def _check_topic(sink: KafkaSink, uid: str) -> None:
+    Cluster(sink.connection, uid).check_topic(sink.topic, sink.max_bytes)
+
+
 @dataclass
 class PlainKafkaCommitter:
     """Sends epochs without transactions."""
 
     sink: KafkaSink
     storage: Storage
+    uid: str
     guarantee: str = "at least once: after a crash an epoch may be there again"
     _name: str = ""
     _producer: PlainProducer | None = None
+
+    def probe(self) -> None:
+        """Look whether the topic can be written; change nothing.
+
+        Raises:
+            InvalidConfigError: The topic is not there, or takes only smaller records.
+            SinkError: The cluster refuses, or does not answer.
+        """
+        _check_topic(self.sink, self.uid)
 
     def open(self, owner: Owner) -> None:
         """Check that the topic can be written.
@@ -221,9 +245,7 @@ class PlainKafkaCommitter:
             SinkError: The cluster does not answer.
         """
         self._name = owner.sink
-        Cluster(self.sink.connection, owner.sink).check_topic(
-            self.sink.topic, self.sink.max_bytes
-        )
+        _check_topic(self.sink, owner.sink)
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Send the epoch."""

@@ -92,8 +92,8 @@ class KafkaSink:
         )
 
         if self.guarantee == "at_least_once":
-            return PlainKafkaCommitter(self, storage)
-        return KafkaCommitter(self, storage)
+            return PlainKafkaCommitter(self, storage, use.uid)
+        return KafkaCommitter(self, storage, use.uid)
 
 
 def _check(use: SinkUse, what: str, name: str, kinds: Sequence[str] | None) -> Type:

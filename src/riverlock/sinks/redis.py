@@ -120,6 +120,22 @@ class RedisCommitter:
     _server: Any = None
     _committed: int = -1
 
+    def probe(self) -> None:
+        """Look whether the server answers, and lets us in; change nothing.
+
+        Raises:
+            InvalidConfigError: It does not let us in.
+            SinkUnavailableError: It does not answer.
+        """
+        errors = _package().exceptions
+        try:
+            with _package().Redis.from_url(self.sink.url) as server:
+                server.ping()
+        except errors.AuthenticationError as error:
+            raise self._not_let_in(error) from error
+        except (errors.ConnectionError, errors.TimeoutError) as error:
+            raise self._away(None, is_sent=False) from error
+
     def open(self, owner: Owner) -> None:
         """Take the sink for this run, so that earlier ones are refused.
 
@@ -191,12 +207,7 @@ class RedisCommitter:
             what = "another run writes at the same time"
             raise SinkError(self._name, epoch=epoch, what=what) from error
         except errors.AuthenticationError as error:
-            raise InvalidConfigError(
-                f"Redis at {self._name}",
-                expected="that it lets us in",
-                found=str(error),
-                hint="correct user and password of the url",
-            ) from error
+            raise self._not_let_in(error) from error
         except cut_off as error:
             raise self._away(epoch, is_sent=is_sent) from error
         except errors.RedisError as error:
@@ -206,6 +217,14 @@ class RedisCommitter:
             # Not tried again: the record says that the epoch is there.
             what = f"the epoch is written, but for what was refused: {refused}"
             raise self._rejected(epoch, what) from refused
+
+    def _not_let_in(self, error: Exception) -> InvalidConfigError:
+        return InvalidConfigError(
+            f"Redis at {self._name}",
+            expected="that it lets us in",
+            found=str(error),
+            hint="correct user and password of the url",
+        )
 
     def _away(self, epoch: int | None, *, is_sent: bool) -> SinkError:
         """Return the error of a server that is waited for.

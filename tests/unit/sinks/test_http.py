@@ -24,7 +24,7 @@ from riverlock.core.errors import (
     SinkUnavailableError,
 )
 from riverlock.core.types import schema_of
-from riverlock.sinks.base import Sink, SinkUse
+from riverlock.sinks.base import Probed, Sink, SinkUse
 from riverlock.storage.local import LocalStorage
 from riverlock.testing import SinkRun
 
@@ -145,6 +145,24 @@ def test_a_server_that_is_not_there_is_waited_for(tmp_path: Path) -> None:
         of = run(rl.sinks.http(f"http://127.0.0.1:{taken.getsockname()[1]}"), tmp_path)
         with pytest.raises(SinkUnavailableError, match="cannot be reached"):
             of.commit(1, of.stage(1, rows(3)))
+
+
+def test_a_probe_says_whether_somebody_listens(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    use = SinkUse(uid="out", schema=schema_of("id bigint"), replaces=False)
+
+    def probe(url: str) -> None:
+        made = rl.sinks.http(url).committer(use, LocalStorage(tmp_path))
+        assert isinstance(made, Probed)
+        made.probe()
+
+    probe(receiver.url)
+    assert not receiver.requests
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(SinkUnavailableError, match="cannot be reached"):
+            probe(f"http://me:secret@127.0.0.1:{taken.getsockname()[1]}")
 
 
 def test_a_row_that_is_refused_stops_the_flow(

@@ -17,9 +17,10 @@ from riverlock.core.errors import (
     InvalidConfigError,
     InvalidFlowError,
     SinkError,
+    SinkUnavailableError,
 )
 from riverlock.core.types import schema_of
-from riverlock.sinks.base import SinkUse
+from riverlock.sinks.base import Probed, SinkUse
 from riverlock.sinks.redis import RedisSink
 from riverlock.storage.local import LocalStorage
 from riverlock.testing import SinkRun
@@ -120,6 +121,25 @@ def test_a_server_that_is_not_there_is_named_without_its_password(
         run(sink, tmp_path)
     assert "none.sock" in str(caught.value)
     assert "secret" not in f"{caught.value}{sink}"
+
+
+def test_a_probe_says_whether_the_server_answers(
+    server: Any, url: str, tmp_path: Path
+) -> None:
+    use = SinkUse(uid="out", schema=schema_of("id bigint"), replaces=False)
+    keys = server.dbsize()
+
+    def probe(at: str) -> None:
+        made = rl.sinks.redis(at, key="{id}").committer(use, LocalStorage(tmp_path))
+        assert isinstance(made, Probed)
+        made.probe()
+
+    probe(url)
+    with pytest.raises(SinkUnavailableError, match="does not answer"):
+        probe(f"unix://{tmp_path}/none.sock")
+    with pytest.raises(InvalidConfigError, match="lets us in"):
+        probe(url.replace("unix://", "unix://nobody:wrong@"))
+    assert server.dbsize() == keys
 
 
 def test_a_fork_is_refused_where_its_origin_writes(
