@@ -31,7 +31,8 @@ from riverlock.snapshot.records import Run
 from riverlock.snapshot.retention import Retention
 from riverlock.snapshot.status import Status
 from riverlock.sources.reader import Reader
-from riverlock.storage import LocalStorage
+from riverlock.storage.base import Storage
+from riverlock.storage.open import open_storage
 
 EngineOf = Callable[[Place, Mapping[str, Stager]], Engine]
 _STAGE = "write"
@@ -42,7 +43,7 @@ _KEY_GROUPS = 8
 class BareRun:
     """What a run reads, does, and writes; one stage, one input named ``in``."""
 
-    store: Path
+    store: Path | str
     sinks: Mapping[str, TwoPhaseSink]
     schemas: Mapping[str, Schema]
     reader: Reader
@@ -60,7 +61,7 @@ class BareRun:
             self._driver(stack).run()
 
     def _driver(self, stack: ExitStack) -> RegionDriver:
-        clock, storage = SystemClock(), LocalStorage(self.store)
+        clock, storage = SystemClock(), open_storage(self.store)
         catalog = Catalog(storage)
         flow = catalog.open_flow(
             "bare", key_groups=_KEY_GROUPS, now_us=clock.now_us()
@@ -124,6 +125,6 @@ class BareRun:
     def _use(self, name: str) -> SinkUse:
         return SinkUse(uid=name, schema=self.schemas[name], replaces=False)
 
-    def _committer(self, name: str, storage: LocalStorage) -> Committer:
+    def _committer(self, name: str, storage: Storage) -> Committer:
         committer = self.sinks[name].committer(self._use(name), storage)
         return self.around[name](committer) if name in self.around else committer

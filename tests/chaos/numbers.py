@@ -176,7 +176,7 @@ def file_sinks(path: str) -> dict[str, TwoPhaseSink]:
 
 
 def run(
-    store: Path,
+    store: Path | str,
     sinks: Mapping[str, TwoPhaseSink],
     *,
     limit: int,

@@ -30,7 +30,7 @@ from tests.chaos.children import ROOT
 from riverlock.core import faults
 from riverlock.kafka.producer import TransactionalProducer
 from riverlock.snapshot.catalog import Catalog
-from riverlock.storage import LocalStorage
+from riverlock.storage.open import open_storage
 
 # Of Kafka's committer alone, inside its commit.
 SENT, KNOWN = "rows are sent, not committed", "committed, not known"
@@ -38,7 +38,7 @@ POINTS = ("R3", "P9", "P8", "R4", "P6", "P9", "P5", "P10", "P8", "P1", "P11", "P
 _MOST_STEPS = 60
 _FAR = 1_000_000
 
-Runs = Callable[[Path, int], None]
+Runs = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Lives:
     words: str
 
 
-def kills(store: Path, *, count: int, seed: int, flow: tuple[str, ...]) -> Lives:
+def kills(store: Path | str, *, count: int, seed: int, flow: tuple[str, ...]) -> Lives:
     """Let a flow live and die ``count`` times, then run to its end."""
     command = [sys.executable, "-m", "tests.chaos.nursery", str(store)]
     done = subprocess.run(
@@ -67,13 +67,13 @@ def kills(store: Path, *, count: int, seed: int, flow: tuple[str, ...]) -> Lives
     return Lives(words=words, **json.loads(done.stdout))
 
 
-def _numbers(sinks: Callable[[], Any], store: Path, limit: int) -> None:
+def _numbers(sinks: Callable[[], Any], store: str, limit: int) -> None:
     numbers.run(store, sinks(), limit=limit)
 
 
-def _copy(servers: str, source: str, target: str, store: Path, limit: int) -> None:
+def _copy(servers: str, source: str, target: str, store: str, limit: int) -> None:
     kafka_copy.run(
-        kafka_copy.Copy(servers=servers, source=source, target=target, store=str(store))
+        kafka_copy.Copy(servers=servers, source=source, target=target, store=store)
     )
 
 
@@ -163,14 +163,24 @@ def _live(run: Callable[[], None], arm: Callable[[], None] | None) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _end_of(store: Path) -> Any:
-    newest = Catalog(LocalStorage(store)).newest()
-    return 0 if newest is None else newest.inputs["in"].end
+def _end_of(store: str) -> Any:
+    """Ask in a child: a client of object stores has threads, and we fork."""
+    told, tell = os.pipe()
+
+    def ask() -> None:
+        newest = Catalog(open_storage(store)).newest()
+        end = 0 if newest is None else newest.inputs["in"].end
+        os.write(tell, json.dumps(end).encode())
+
+    assert _live(ask, None) == 0
+    os.close(tell)
+    with os.fdopen(told) as answer:
+        return json.load(answer)
 
 
 def main() -> None:
-    place, count, seed, flow, *where = sys.argv[1:]
-    store, run = Path(place), _FLOWS[flow](*where)
+    store, count, seed, flow, *where = sys.argv[1:]
+    run = _FLOWS[flow](*where)
     for name in _PRELOADED[flow]:
         importlib.import_module(name)
     points = (*POINTS, SENT, KNOWN) if "kafka" in flow else POINTS

