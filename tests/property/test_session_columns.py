@@ -97,6 +97,7 @@ def operator_of(
     keys: list[str] = ["k"],  # noqa: B006 - only read
     by_record: bool = False,
     follows_keyed: bool = False,
+    updates: bool = False,
 ) -> Harness:
     aggregates = {
         name: PartialAggregate(
@@ -115,6 +116,7 @@ def operator_of(
         input=columns,
         event_time="at",
         follows_keyed=follows_keyed,
+        updates=updates,
     )
 
 
@@ -165,6 +167,7 @@ _PLAIN = {"n": 1, "total": 0.1, "money": None, "word": "p", "gap": 3}
     st.sampled_from([["k"], ["k", "m_n"], []]),
     st.booleans(),
     st.booleans(),
+    st.booleans(),
 )
 # A long session within which others lie, and records that join two that were given.
 @example(
@@ -186,6 +189,7 @@ _PLAIN = {"n": 1, "total": 0.1, "money": None, "word": "p", "gap": 3}
     ["k"],
     False,
     False,
+    True,
 )
 def test_columns_are_the_loop(
     epochs: list[list[dict[str, Any]]],
@@ -194,10 +198,15 @@ def test_columns_are_the_loop(
     keys: list[str],
     by_record: bool,
     follows_keyed: bool,
+    updates: bool,
 ) -> None:
     ours, loop = (
         operator_of(
-            lateness, keys=keys, by_record=by_record, follows_keyed=follows_keyed
+            lateness,
+            keys=keys,
+            by_record=by_record,
+            follows_keyed=follows_keyed,
+            updates=updates,
         )
         for _ in range(2)
     )
@@ -212,7 +221,8 @@ def test_columns_are_the_loop(
                 h.send(*rows)
             assert heads == ([] if h is loop else [h._store.first_timer(EVENT)])
         assert stored(ours) == stored(loop)
-        assert bits(ours._timed("main")) == bits(loop._timed("main"))
+        for name in ours.outputs:
+            assert bits(ours._timed(name)) == bits(loop._timed(name))
         assert ours.late_rows == loop.late_rows
     assert list(ours._store.scan(b"")) == []
 

@@ -23,7 +23,10 @@ from riverlock.testing import harness, run_local
 from riverlock.testing.harness import Harness
 
 COLUMNS = schema_of("k string, at timestamp, v long")
-OUTPUT = "k string, start timestamp, end timestamp, firing string, values array<bigint>"
+OUTPUT = (
+    "k string, window_start timestamp, window_end timestamp, firing string,"
+    " values array<bigint>"
+)
 DELAY, GAP, EVERY = 15, 10, 5
 Record = tuple[str, int, int]
 RECORDS = st.tuples(
@@ -35,10 +38,10 @@ def listed(key: str, window: Any, records: list[Any]) -> list[Any]:
     return [(key, *window, [r.v for r in records])]
 
 
-def operator(window: Windows, **options: Any) -> Harness:
+def operator(window: Windows, *, updates: bool = False, **options: Any) -> Harness:
     kept = Kept(listed, OUTPUT, by_time=isinstance(window, SessionWindows))
     process = Gathering(window=window, **options).operator(kept)
-    return harness(process, key="k", input=COLUMNS, event_time="at")
+    return harness(process, key="k", input=COLUMNS, event_time="at", updates=updates)
 
 
 def rows(records: list[Record]) -> list[Any]:
@@ -50,6 +53,12 @@ def shown(made: list[Any]) -> Counter[Any]:
         (k, begin and micros(begin), end and micros(end), why, tuple(values))
         for k, begin, end, why, values in made
     )
+
+
+def newest(firings: Counter[Any]) -> Counter[Any]:
+    """Return the last firing of each window, which has the most records."""
+    ordered = sorted(firings, key=lambda row: len(row[-1]))
+    return Counter({row[:3]: row for row in ordered}.values())
 
 
 @dataclass
@@ -135,19 +144,28 @@ def test_triggers_give_windows_early_on_time_and_late(
     window = TimeWindows(size_us=sizes[0], slide_us=sizes[1])
     trigger = Trigger(count=when[0], every_us=when[1])
     model = Model(window, lateness, trigger, accumulates)
-    h = operator(window, lateness_us=lateness, trigger=trigger, accumulates=accumulates)
+    h = operator(
+        window,
+        lateness_us=lateness,
+        trigger=trigger,
+        accumulates=accumulates,
+        updates=accumulates,
+    )
     mark = -(1 << 40)
     for records, later in [*epochs, ([], 0)]:
         is_last = not records and later == 0
         mark = END_US if is_last else mark
         h.watermark = from_micros(mark)
         h.clock.set_us(h.clock.now_us() + later)
-        before = len(h.output)
+        before = {name: len(h.side(name)) for name in h.outputs}
         with h.epoch():
             h.send(*rows(records))
         # A window is over when its last instant is.
         expected = model.epoch(records, mark + 1, h.clock.now_us())
-        assert shown(h.output[before:]) == expected
+        assert shown(h.output[before["main"] :]) == expected
+        if accumulates:
+            found = h.side("updates")[before["updates"] :]
+            assert shown(found) == newest(expected)
         mark = max([mark, *(t - DELAY - 1 for _, t, _ in records)])
         if is_last:
             break
@@ -254,9 +272,6 @@ def test_what_cannot_be_triggered_is_refused() -> None:
         keyed.window(rl.count_windows(3), trigger=rl.early(count=2))
     with pytest.raises(InvalidFlowError, match=r"rl\.early"):
         keyed.window(rl.tumbling("1 hour"), trigger="early")  # type: ignore[arg-type]
-    early = keyed.window(rl.tumbling("1 hour"), trigger=rl.early(count=2)).count()
-    with pytest.raises(InvalidFlowError, match="update"):
-        early.write(rl.sinks.memory(), mode="update")
     for wrong in ({}, {"count": 0}, {"every": "0 seconds"}):
         with pytest.raises(InvalidConfigError):
             rl.early(**wrong)

@@ -34,7 +34,7 @@ LEFT, RIGHT = (
 )
 SPAN = "window_start timestamp, window_end timestamp, "
 # The columns that say which window it is, where they are others.
-BOUNDS = {"count_windows": "first long, last long, ", "global_window": ""}
+BOUNDS = {"count_windows": "first_record long, last_record long, ", "global_window": ""}
 SCRIPTS = {
     path.stem: yaml.safe_load(path.read_text())
     for path in sorted((Path(__file__).parent / "windows").glob("*.yaml"))

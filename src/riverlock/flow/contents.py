@@ -15,7 +15,7 @@ import msgspec
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.record import record_maker
 from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of
-from riverlock.flow.operators import results_of
+from riverlock.flow.operators import UPDATES, results_of
 from riverlock.flow.partial import PythonAggregate, columns_of, merger, merges_of
 from riverlock.flow.window_aggregate import check_output
 from riverlock.flow.windows import GAP
@@ -259,6 +259,9 @@ class Kept(_OfRecords):
     """All records, for a function.
 
     What an epoch brings to a window is one entry: adding to it does not read it.
+
+    Attributes:
+        columns: Those of the rows that the function gives.
     """
 
     def __init__(
@@ -271,7 +274,7 @@ class Kept(_OfRecords):
             output: Columns of the rows that it returns.
             by_time: Give records in the order of their times; else of arrival.
         """
-        self._function, self._output = function, schema_of(output)
+        self._function, self.columns = function, schema_of(output)
         self._by_time = by_time
 
     def bound(self, keys: Schema, columns: Schema, bounds: Schema) -> Schema:
@@ -282,7 +285,7 @@ class Kept(_OfRecords):
         chunk = Type("array", element=Type("struct", fields=timed))
         self.fields = (Field("chunks", Type("array", element=Type("string"))),)
         self.states = {"chunks": Map("string", chunk)}
-        return self._output
+        return self.columns
 
     def single(self, record: Any, at_us: int | None) -> _Chunks:
         """Begin with the record."""
@@ -339,8 +342,13 @@ def given_rows(
     if the flow has a sink for them.
     """
     try:
-        found = function(ctx.key, window, records)
-        rows = [] if found is None else list(found)
+        rows = list(function(ctx.key, window, records) or ())
+        if UPDATES in ctx._emitted and len(rows) != 1:
+            message = (
+                "modes update and complete of apply need one row of each window, that"
+                f" the next one takes the place of; found {len(rows)}"
+            )
+            raise ValueError(message)
         if ctx._bury is not None:
             rows = [ctx._freezers["main"](row) for row in rows]
         return rows

@@ -10,7 +10,8 @@ import msgspec
 from riverlock.core.times import END_US
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.contents import Given
-from riverlock.flow.operators import BuiltIn, bind
+from riverlock.flow.identity import Identity
+from riverlock.flow.operators import UPDATES, BuiltIn, bind
 from riverlock.state.spec import Value
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from riverlock.flow.process import Process
     from riverlock.flow.windows import CountWindows
 
-__all__ = ["Counted", "Numbers"]
+__all__ = ["NUMBERS", "Counted", "Numbers"]
 
+# The columns that say which window a row is of.
+NUMBERS = ("first_record", "last_record")
 _EVENT = 0
 _LONG = Type("long")
 
@@ -56,9 +59,9 @@ class Counted(BuiltIn):
 
     def bound(self, keys: Schema, columns: Schema) -> Process:
         """Declare the number of the last record, and panes that are still needed."""
-        names = ("first_record", "last_record")
-        bounds = Schema(tuple(Field(n, _LONG) for n in names))
+        bounds = Schema(tuple(Field(n, _LONG) for n in NUMBERS))
         output = self.content.bound(keys, columns, bounds)
+        self._identity = Identity.of(keys.names, output.names, NUMBERS)
         kept = (
             Field("last", _LONG),
             Field("latest", _LONG),
@@ -131,7 +134,12 @@ class Counted(BuiltIn):
         held = self.content.merged(parts, ctx)
         times = [pane.latest_us for pane in mine if pane.latest_us is not None]
         ctx._time_us = max(times, default=None)
-        yield from self.content.rows(held, Given(numbers, tuple(numbers)), self, ctx)
+        rows = self.content.rows(held, Given(numbers, tuple(numbers)), self, ctx)
+        if UPDATES in ctx._emitted:
+            rows = self._identity.known(rows, numbers, ctx)
+            for row in rows:
+                ctx.emit(UPDATES, row)
+        yield from rows
 
     def _needed(self, panes: list[_Pane], first: int) -> list[_Pane]:
         """Return panes that later windows need; the others are forgotten."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from riverlock.flow.counted import Counted
+from riverlock.flow.counted import NUMBERS, Counted
 from riverlock.flow.sessions import Sessions
 from riverlock.flow.triggered import Triggered
+from riverlock.flow.window_aggregate import BOUNDS
 from riverlock.flow.windows import (
     CountWindows,
     GlobalWindow,
@@ -65,6 +66,17 @@ class Gathering:
     def has_panes(self) -> bool:
         """Whether windows are made of panes, and not of single records."""
         return isinstance(self.window, TimeWindows) and self.trigger is None
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """The columns that tell windows of a key apart."""
+        match self.window:
+            case CountWindows():
+                return NUMBERS
+            case GlobalWindow():
+                return ()
+            case _:
+                return BOUNDS
 
     @property
     def is_early(self) -> bool:

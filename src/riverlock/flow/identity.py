@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from riverlock.flow.window_aggregate import BOUNDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["Identity", "missing_columns"]
 
 
-def missing_columns(keys: Sequence[str], names: Sequence[str]) -> list[str]:
+def missing_columns(
+    keys: Sequence[str], names: Sequence[str], bounds: Sequence[str] = BOUNDS
+) -> list[str]:
     """Return what rows with these columns lack to be known by key and window."""
-    return [name for name in (*keys, *BOUNDS) if name not in names]
+    return [name for name in (*keys, *bounds) if name not in names]
 
 
 @dataclass(frozen=True)
@@ -24,32 +26,65 @@ class Identity:
 
     names: tuple[str, ...]
     places: tuple[int, ...] | None
+    # How many columns the rows have.
+    width: int
 
     @classmethod
-    def of(cls, keys: Sequence[str], names: Sequence[str]) -> Identity:
+    def of(
+        cls, keys: Sequence[str], names: Sequence[str], bounds: Sequence[str] = BOUNDS
+    ) -> Identity:
         """Return the identity of rows with these columns."""
-        wanted = (*keys, *BOUNDS)
-        if missing_columns(keys, names):
-            return cls(wanted, None)
-        return cls(wanted, tuple(names.index(name) for name in wanted))
+        wanted = (*keys, *bounds)
+        if missing_columns(keys, names, bounds):
+            return cls(wanted, None, len(names))
+        return cls(wanted, tuple(names.index(n) for n in wanted), len(names))
 
-    def check(self, row: Sequence[Any], key: Any, window: Sequence[Any]) -> None:
-        """Refuse a row of another key or window than the one it was made of.
+    def known(
+        self, rows: Iterable[Any], window: Sequence[Any], ctx: Any
+    ) -> list[tuple[Any, ...]]:
+        """Return rows of a window of the key at hand that say that they are.
+
+        Others could take the place of what they have nothing to do with: such a window
+        fails, or is a dead letter if the flow has a sink for them.
+        """
+        found = [ctx._freezers["main"](row) for row in rows]
+        try:
+            for row in found:
+                self._check(row, ctx.key, window)
+        except ValueError as error:
+            if ctx._bury is None:
+                raise
+            ctx._bury(error, (window, found))
+            return []
+        return found
+
+    def bare(self, window: Sequence[Any], ctx: Any) -> list[Any]:
+        """Return a row that says of which key and window it is, and nothing else."""
+        row: list[Any] = [None] * self.width
+        for place, value in self._values(ctx.key, window):
+            row[place] = value
+        return row
+
+    def _values(self, key: Any, window: Sequence[Any]) -> list[tuple[int, Any]]:
+        """Return the values of key and window, with their places.
 
         Args:
-            row: What the function gave.
             key: As functions see it: one value, a tuple of several, or None.
-            window: Its first instant, and the one after its last.
+            window: The values of the columns that say which one it is.
+        """
+        assert self.places is not None, "refused when the flow was built"
+        is_single = len(self.names) - len(window) == 1
+        keys = (key,) if is_single else key or ()
+        return list(zip(self.places, (*keys, *window), strict=True))
+
+    def _check(self, row: Sequence[Any], key: Any, window: Sequence[Any]) -> None:
+        """Refuse a row of another key or window than the one it was made of.
 
         Raises:
             ValueError: It is one.
         """
-        assert self.places is not None, "refused when the flow was built"
-        width = len(self.names) - len(BOUNDS)
-        keys = (key,) if width == 1 else key or ()
-        for name, place, expected in zip(
-            self.names, self.places, (*keys, *window), strict=True
-        ):
+        values = self._values(key, window)
+        for name, (place, expected) in zip(self.names, values, strict=True):
             found = row[place]
             # Not a number is never equal, not even to itself.
             is_equal = found == expected or (found != found and expected != expected)

@@ -1,7 +1,8 @@
 """Output modes: which rows of an aggregate a sink gets.
 
 A row can only be updated if there is one that it takes the place of: the one with the
-same key and window. Where that is not so, the mode is refused, with the reason.
+same key and window. Where that is not so, the mode is refused, with the reason. The
+bounds of a session change: updates of sessions also say which rows are gone.
 """
 
 from __future__ import annotations
@@ -10,46 +11,42 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidFlowError
+from riverlock.flow.contents import Kept
 from riverlock.flow.graph import Connect, Keyed, Output, Relational
 from riverlock.flow.identity import missing_columns
-from riverlock.flow.operators import UPDATES
-from riverlock.flow.window_aggregate import BOUNDS
+from riverlock.flow.operators import GONE, UPDATES
 from riverlock.flow.window_functions import WindowApply
 from riverlock.flow.window_top import WindowTop
-from riverlock.flow.windows import (
-    CountWindows,
-    GlobalWindow,
-    SessionWindows,
-    TimeWindows,
-)
+from riverlock.flow.windows import SessionWindows
+from riverlock.sinks.base import KeyedSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from riverlock.flow.gathering import Gathering
     from riverlock.flow.graph import Node
+    from riverlock.sinks.base import Sink
 
-__all__ = ["below_queries", "identity_of", "in_mode", "on_top", "updated_aggregate"]
+__all__ = [
+    "below_queries",
+    "identity_of",
+    "in_mode",
+    "on_top",
+    "takes_back",
+    "updated_aggregate",
+]
 
 _LEAVE_OUT = "leave the mode out"
 # Why rows of a window cannot be updated, and what to write instead.
-_SESSIONS = (
-    "a session that grows, or merges with another, has another beginning or end: its"
-    " row would have to be deleted, which no mode does",
-    f"{_LEAVE_OUT}: a session is given when it is over; to see it before, give it a"
-    " trigger: window(rl.sessions(...), trigger=rl.early(every='1 minute'))",
+_DISCARDED = (
+    "each firing holds the records since the last one, and would take the place of"
+    " those that have the others",
+    f"{_LEAVE_OUT}, and add the firings up; or leave accumulate=False out",
 )
-_COUNTED = (
-    "a count window is given once, when it is full, and never changes",
-    f"{_LEAVE_OUT}; for results after each epoch use .key_by(...).agg(...)",
-)
-_GLOBAL = (
-    "each firing of a global window is a row of its own",
-    f"{_LEAVE_OUT}; for a row per key that is updated use .key_by(...).agg(...)",
-)
-_TRIGGERED = (
-    "each firing of a window is a row of its own, with the reason in column firing",
-    f"{_LEAVE_OUT}; to have a window updated in every epoch that changes it, leave the"
+_EARLY_SESSIONS = (
+    "a session that grows, or merges with another, has another beginning or end; which"
+    " rows it had when it was last given, to take them back, is not kept",
+    f"{_LEAVE_OUT}; to have a session updated in every epoch that changes it, leave the"
     " trigger out and keep the mode",
 )
 _JOIN = (
@@ -79,11 +76,11 @@ def on_top(stages: Iterable[Relational], node: Node) -> Node:
     return node
 
 
-def in_mode(node: Node, mode: str) -> Node:
+def in_mode(node: Node, mode: str, sink: Sink) -> Node:
     """Return the rows of an aggregate that a sink gets in mode append or update.
 
     Raises:
-        InvalidFlowError: There is no such mode of these rows.
+        InvalidFlowError: There is no such mode of these rows, or not with this sink.
     """
     if mode not in ("append", "update"):
         raise InvalidFlowError(
@@ -105,6 +102,8 @@ def in_mode(node: Node, mode: str) -> Node:
             hint="a row that no longer fits could not be taken back: write"
             " mode='complete', or leave the mode out",
         )
+    if takes_back(found):
+        _check_sessions(found, stages, sink)
     return on_top(stages, Output(input=found, name=UPDATES))
 
 
@@ -146,8 +145,7 @@ def updated_aggregate(node: Node, mode: str) -> Keyed:
         found, hint = why
         raise InvalidFlowError(
             f"mode {mode!r} of {keyed.uid!r}",
-            expected="the output of agg, or of tumbling or sliding windows without a"
-            " trigger",
+            expected="rows that later ones can take the place of",
             found=found,
             hint=hint,
         )
@@ -156,26 +154,22 @@ def updated_aggregate(node: Node, mode: str) -> Keyed:
 
 def _obstacle(keyed: Keyed, windows: Gathering) -> tuple[str, str] | None:
     """Say why rows cannot be updated, and what to write; None: they can."""
-    match windows.window:
-        case CountWindows():
-            return _COUNTED
-        case GlobalWindow():
-            return _GLOBAL
-        case _ if windows.trigger is not None:
-            return _TRIGGERED
-        case SessionWindows():
-            return _SESSIONS
-        case TimeWindows() if isinstance(keyed.input, Connect):
-            return _JOIN
-        case TimeWindows():
-            return _applied(keyed)
+    if not windows.accumulates:
+        return _DISCARDED
+    if isinstance(windows.window, SessionWindows) and windows.trigger is not None:
+        return _EARLY_SESSIONS
+    if isinstance(keyed.input, Connect):
+        return _JOIN
+    return _applied(keyed, windows)
 
 
-def _applied(keyed: Keyed) -> tuple[str, str] | None:
+def _applied(keyed: Keyed, windows: Gathering) -> tuple[str, str] | None:
     """Say which columns rows of ``apply`` lack; other rows have them."""
-    if not isinstance(keyed.process, WindowApply):
+    function = getattr(keyed.process, "content", keyed.process)
+    if not isinstance(function, WindowApply | Kept):
         return None
-    missing = missing_columns(keyed.keys, keyed.process.columns.names)
+    names = function.columns.names
+    missing = missing_columns(keyed.keys, names, windows.bounds)
     found, hint = _APPLIED
     return (found.format(missing=" and ".join(missing)), hint) if missing else None
 
@@ -185,4 +179,37 @@ def identity_of(keyed: Keyed) -> tuple[str, ...]:
     if keyed.windows is None:
         return keyed.keys
     rank = ("rank",) if isinstance(keyed.process, WindowTop) else ()
-    return (*keyed.keys, *BOUNDS, *rank)
+    return (*keyed.keys, *keyed.windows.bounds, *rank)
+
+
+def takes_back(keyed: Keyed) -> bool:
+    """Whether updates of an aggregate also say which rows are gone."""
+    windows = keyed.windows
+    return windows is not None and isinstance(windows.window, SessionWindows)
+
+
+def _check_sessions(keyed: Keyed, stages: list[Relational], sink: Sink) -> None:
+    """Refuse updates of sessions by which rows could not be taken back.
+
+    Raises:
+        InvalidFlowError: A query leaves the column out that says so, or the sink would
+            keep the row of a session that is no more.
+    """
+    about = f"mode 'update' of {keyed.uid!r}"
+    if stages:
+        raise InvalidFlowError(
+            about,
+            expected=f"rows with a column {GONE!r}: a session that grows, or merges"
+            " with another, has another beginning or end, and its old row is taken"
+            " back",
+            found="columns of flow.sql, which do not have it",
+            hint="write mode='complete'; or use .key_by(...).window(rl.sessions(...))",
+        )
+    if isinstance(sink, KeyedSink) and sink.keeps_gone(GONE):
+        raise InvalidFlowError(
+            about,
+            expected="a sink that deletes rows: a session that grows, or merges with"
+            " another, has another beginning or end, and its old row is taken back",
+            found=f"{sink.kind!r}, which would keep it",
+            hint=f"rl.sinks.sql(..., mode='upsert', deletes={GONE!r}) deletes it",
+        )

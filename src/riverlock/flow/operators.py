@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 __all__ = [
+    "GONE",
     "LATE",
     "UPDATES",
     "Aggregate",
@@ -44,6 +45,8 @@ __all__ = [
 LATE = "late"
 # The output of windows with every change of theirs, not only what is final.
 UPDATES = "updates"
+# The column of updates that says that a row is taken back.
+GONE = "gone"
 
 
 class BuiltIn(Process):
@@ -58,6 +61,10 @@ class BuiltIn(Process):
     def bound(self, keys: Schema, columns: Schema) -> Process:
         """Return the process for an input."""
         raise AssertionError
+
+    def updated(self, output: Schema) -> Schema:
+        """Return the columns of its updates; given are those of its rows."""
+        return output
 
 
 def bind(

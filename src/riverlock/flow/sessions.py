@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.coordinator.watermarks import first_open_us
+from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import from_micros, micros
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.contents import Given
-from riverlock.flow.operators import BuiltIn, bind
+from riverlock.flow.identity import Identity
+from riverlock.flow.operators import GONE, UPDATES, BuiltIn, bind
 from riverlock.flow.window_aggregate import BOUNDS
 from riverlock.flow.window_functions import Span
 from riverlock.state.spec import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from riverlock.flow.contents import Content
     from riverlock.flow.process import Process
@@ -60,6 +62,7 @@ class Sessions(BuiltIn):
         """Declare the list of sessions that are not over."""
         bounds = Schema(tuple(Field(n, _INSTANT) for n in BOUNDS))
         output = self.content.bound(keys, columns, bounds)
+        self._identity = Identity.of(keys.names, output.names)
         kept = (
             Field("begin", _INSTANT),
             Field("end", _INSTANT),
@@ -68,6 +71,20 @@ class Sessions(BuiltIn):
         )
         list_of = Type("array", element=Type("struct", fields=kept))
         return bind(self, output, {"sessions": Value(list_of), **self.content.states})
+
+    def updated(self, output: Schema) -> Schema:
+        """Say of each row whether it is taken back: the bounds of its session changed.
+
+        Raises:
+            InvalidFlowError: There is a column of that name.
+        """
+        if GONE in output.names:
+            raise InvalidFlowError(
+                "columns of sessions in modes update and complete",
+                expected=f"a name other than {GONE!r}, which says that a row is gone",
+                found=repr(GONE),
+            )
+        return Schema((*output.fields, Field(GONE, Type("boolean"))))
 
     def open(self) -> None:
         """Begin without records."""
@@ -90,16 +107,23 @@ class Sessions(BuiltIn):
         before = self._next(stored)
         whole = self._merged(stored, fresh, ctx) if fresh else stored
         reached = first_open_us(ctx._watermark_us)
+        is_updated = UPDATES in ctx._emitted
+        if is_updated:
+            self._take_back(stored, whole, ctx)
+        known = {id(session) for session in stored}
         kept = []
         for session in whole:
-            if reached is None or session.end_us > reached:
-                kept.append(session)
-                continue
-            if not session.is_given:
+            is_over = reached is not None and session.end_us <= reached
+            is_due = is_over and not session.is_given
+            is_changed = is_updated and id(session) not in known
+            rows = self._rows(session, ctx) if is_due or is_changed else ()
+            if is_changed:
+                for row in rows:
+                    ctx.emit(UPDATES, (*row, False))
+            if is_due:
                 session.is_given = True
-                ctx._time_us = session.end_us - 1
-                yield from self.content.rows(session.held, _given(session), self, ctx)
-            if session.end_us + self.lateness_us > reached:
+                yield from rows
+            if reached is None or session.end_us + self.lateness_us * is_over > reached:
                 kept.append(session)
             else:
                 self.content.forget(session.held, self)
@@ -111,6 +135,27 @@ class Sessions(BuiltIn):
             ctx._timers[(_EVENT, before)] = False
         if after not in (None, before):
             ctx._timers[(_EVENT, after)] = True
+
+    def _rows(self, session: _Session, ctx: Any) -> Iterable[Any]:
+        """Return the rows of a session; sets their time."""
+        span = Span(from_micros(session.begin_us), from_micros(session.end_us))
+        ctx._time_us = session.end_us - 1
+        rows = self.content.rows(session.held, Given(span, span), self, ctx)
+        if UPDATES not in ctx._emitted:
+            return rows
+        return self._identity.known(rows, span, ctx)
+
+    def _take_back(
+        self, stored: list[_Session], whole: list[_Session], ctx: Any
+    ) -> None:
+        """Say which sessions are no more: they have grown, or are part of others."""
+        left = {(session.begin_us, session.end_us) for session in whole}
+        for session in stored:
+            bounds = session.begin_us, session.end_us
+            if bounds not in left:
+                ctx._time_us = session.end_us - 1
+                row = self._identity.bare(tuple(map(from_micros, bounds)), ctx)
+                ctx.emit(UPDATES, (*row, True))
 
     def _merged(
         self, stored: list[_Session], fresh: list[_Session], ctx: Any
@@ -148,8 +193,3 @@ class Sessions(BuiltIn):
         times = from_micros(session.begin_us), from_micros(session.end_us)
         values = self.content.stored(session.held, self, name)
         return (*times, session.is_given, *values)
-
-
-def _given(session: _Session) -> Given:
-    span = Span(from_micros(session.begin_us), from_micros(session.end_us))
-    return Given(span, tuple(span))

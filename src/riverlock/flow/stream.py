@@ -323,7 +323,8 @@ class Stream(StaticJoinable, Windowable, WindowOperations, Helpful):
             sink: Something of ``rl.sinks``.
             mode: Of windows: ``append`` (default) gives a window when it ends, and when
                 late records correct it; ``update`` gives it in every epoch in which it
-                changes, to be taken for the row of the same key and window before.
+                changes, to be taken for the row of the same key and window before;
+                of sessions, rows that are taken back have ``gone`` true.
                 Of aggregates: ``complete`` gives the whole table of results.
             uid: Stable name of the sink; keep it when the code changes.
         """
@@ -337,7 +338,7 @@ class Stream(StaticJoinable, Windowable, WindowOperations, Helpful):
         if is_whole:
             node: Node = whole_table(self.flow, self.node, sink, taken)
         else:
-            node = self.node if mode is None else in_mode(self.node, mode)
+            node = self.node if mode is None else in_mode(self.node, mode, sink)
         self.flow.writes.append(
             Write(uid=taken, input=node, sink=sink, replaces=is_whole)
         )

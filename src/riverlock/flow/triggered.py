@@ -16,7 +16,8 @@ from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.contents import Given
-from riverlock.flow.operators import BuiltIn, bind
+from riverlock.flow.identity import Identity
+from riverlock.flow.operators import UPDATES, BuiltIn, bind
 from riverlock.flow.triggers import Trigger
 from riverlock.flow.window_aggregate import BOUNDS
 from riverlock.flow.windows import GlobalWindow, SessionWindows, TimeWindows
@@ -96,9 +97,11 @@ class Triggered(BuiltIn):
         """Declare the list of windows."""
         has_bounds = not isinstance(self.window, GlobalWindow)
         bounds = [Field(n, _INSTANT) for n in BOUNDS] if has_bounds else []
+        names = [bound.name for bound in bounds]
         if self._says_why:
             bounds.append(Field("firing", Type("string")))
         output = self.content.bound(keys, columns, Schema(tuple(bounds)))
+        self._identity = Identity.of(keys.names, output.names, names)
         kept = (
             Field("begin", _INSTANT),
             Field("end", _INSTANT),
@@ -129,6 +132,8 @@ class Triggered(BuiltIn):
     def _result(self, ctx: Any) -> Iterator[Any]:
         """Add what came, give what is due, forget what is over."""
         fresh, self._fresh = self._fresh, []
+        # The last firing of each window: its time and its rows.
+        self._newest: dict[int, tuple[int | None, list[Any]]] = {}
         loaded = [self._loaded(w) for w in self.windows or ()]
         live: _Windows = {w.end_us: w for w in loaded}
         before = self._timers(live)
@@ -145,6 +150,7 @@ class Triggered(BuiltIn):
                 yield from self._fired(window, _LATE, ctx)
             elif window.due_us is not None and window.due_us <= ctx._now_us:
                 yield from self._fired(window, _EARLY, ctx)
+        self._update(ctx)
         live = self._open(live, reached, ctx)
         self.windows = [
             self._stored(w, f"{ctx.epoch}:{n}", ctx)
@@ -245,11 +251,22 @@ class Triggered(BuiltIn):
         why = (firing,) if self._says_why else ()
         ctx._time_us = window.end_us - 1 if has_bounds else window.latest_us
         given = Given(Firing(start, end, firing), (*times, *why))
-        yield from self.content.rows(held, given, self, ctx)
+        rows = self.content.rows(held, given, self, ctx)
+        if UPDATES in ctx._emitted:
+            rows = self._identity.known(rows, times, ctx)
+            self._newest[window.end_us] = ctx._time_us, rows
+        yield from rows
         window.fresh, window.due_us = 0, None
         if not self._accumulates:
             self.content.forget(held, self)
             window.parts = []
+
+    def _update(self, ctx: Any) -> None:
+        """Give windows as they were last given, for those that were before."""
+        for at_us, rows in self._newest.values():
+            ctx._time_us = at_us
+            for row in rows:
+                ctx.emit(UPDATES, row)
 
     def _open(self, live: _Windows, reached: int | None, ctx: Any) -> _Windows:
         """Return windows that are not closed; the others are forgotten."""

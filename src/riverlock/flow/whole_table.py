@@ -13,9 +13,10 @@ from riverlock.flow.modes import (
     below_queries,
     identity_of,
     on_top,
+    takes_back,
     updated_aggregate,
 )
-from riverlock.flow.operators import UPDATES, BuiltIn, bind
+from riverlock.flow.operators import GONE, UPDATES, BuiltIn, bind
 from riverlock.state.spec import Value
 
 if TYPE_CHECKING:
@@ -39,9 +40,15 @@ class WholeTable(BuiltIn):
     key: Any
     row: Any
 
+    def __init__(self, *, takes_back: bool = False) -> None:
+        """Take whether rows say in their last column that they are gone."""
+        self._takes_back = takes_back
+
     def bound(self, keys: Schema, columns: Schema) -> Process:
         """Declare the row; the key is stored to be visited without records."""
-        self._keys = keys.names
+        if self._takes_back:
+            columns = Schema(columns.fields[:-1])
+        self._keys, self._width = keys.names, len(columns.fields)
         states = {
             "key": Value(Type("struct", fields=keys.fields)),
             "row": Value(Type("struct", fields=columns.fields)),
@@ -49,13 +56,17 @@ class WholeTable(BuiltIn):
         return bind(self, columns, states)
 
     def on_event(self, record: Any, ctx: Any) -> None:
-        """Take a row for the one before."""
-        self.row = tuple(record)
+        """Take a row for the one before, or away."""
+        if self._takes_back and record[GONE]:
+            self.row = self.key = None
+            return
+        self.row = tuple(record)[: self._width]
         self.key = tuple(record[name] for name in self._keys)
 
     def _result(self, ctx: Any) -> Iterator[Any]:
-        """Give the row of the key."""
-        yield msgspec.structs.astuple(self.row)
+        """Give the row of the key, if there is one."""
+        if self.row is not None:
+            yield msgspec.structs.astuple(self.row)
 
 
 def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Node:
@@ -87,7 +98,7 @@ def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Node:
         uid=flow.take_uid(f"{uid}-table", "table"),
         input=Output(input=keyed, name=UPDATES if has_windows else "main"),
         keys=identity_of(keyed),
-        process=WholeTable(),
+        process=WholeTable(takes_back=takes_back(keyed)),
         visits_all=True,
     )
     return on_top(stages, flow.add(table))

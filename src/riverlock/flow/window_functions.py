@@ -118,7 +118,9 @@ class WindowFunction(BuiltIn):
         span = Span(from_micros(begin), from_micros(end))
         ctx._time_us = end - 1
         rows = give(span, _held(alive, begin, end), ctx)
-        return rows if UPDATES not in ctx._emitted else self._known(rows, span, ctx)
+        if UPDATES not in ctx._emitted:
+            return rows
+        return self._identity.known(rows, span, ctx)
 
     def _update(
         self,
@@ -135,23 +137,6 @@ class WindowFunction(BuiltIn):
             ctx._time_us = end - 1
             for row in rows:
                 ctx.emit(UPDATES, row)
-
-    def _known(self, rows: Iterable[Any], span: Span, ctx: Any) -> list[Any]:
-        """Return rows that say of which key and window they are.
-
-        Others could take the place of what they have nothing to do with: such a window
-        fails, or is a dead letter if the flow has a sink for them.
-        """
-        found = [ctx._freezers["main"](row) for row in rows]
-        try:
-            for row in found:
-                self._identity.check(row, ctx.key, span)
-        except ValueError as error:
-            if ctx._bury is None:
-                raise
-            ctx._bury(error, (span, found))
-            return []
-        return found
 
     def _touched(self, fresh: Iterable[int], until: int | None, ctx: Any) -> set[int]:
         """Return when windows end that records came for, and that are not closed."""
@@ -319,17 +304,4 @@ class WindowApply(WindowFunction):
             for epoch in self.epochs[pane]
             for each in self.chunks[f"{pane}:{epoch}"]
         ]
-        is_updated = UPDATES in ctx._emitted
-        function = self._one_row if is_updated else self._function
-        return given_rows(function, span, records, ctx)
-
-    def _one_row(self, key: Any, window: Span, records: list[Any]) -> list[Any]:
-        """Call the function; a window has one row that a later one can replace."""
-        rows = list(self._function(key, window, records) or ())
-        if len(rows) != 1:
-            message = (
-                "modes update and complete of apply need one row of each window, that"
-                f" the next one takes the place of; found {len(rows)}"
-            )
-            raise ValueError(message)
-        return rows
+        return given_rows(self._function, span, records, ctx)

@@ -22,13 +22,14 @@ from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.times import END_US
 from riverlock.flow.aggregator import NamedAggregator
 from riverlock.flow.contents import Aggregates
-from riverlock.flow.operators import results_of
+from riverlock.flow.operators import GONE, results_of
 from riverlock.flow.partial import merges_of
 from riverlock.flow.sessions import Sessions
 from riverlock.flow.windows import GAP
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.merging import state_array
 from riverlock.runtime.pairing import Column
+from riverlock.runtime.program import MAIN
 from riverlock.runtime.spans import Instants
 from riverlock.runtime.stored_sessions import SessionColumns, StoredSessions
 from riverlock.state.codec import encode
@@ -180,6 +181,7 @@ class SessionRun:
             is_over = whole.ends <= reached
             is_kept = whole.ends + self._process.lateness_us * is_over > reached
         self._given = whole.take(np.flatnonzero(is_over & ~whole.given))
+        self._before, self._whole = before, whole
         kept = replace(whole, given=whole.given | is_over).take(np.flatnonzero(is_kept))
         try:
             after = self._stored.normal(kept)
@@ -230,6 +232,7 @@ class SessionRun:
             # Time has an end, and so have sessions that would go beyond it.
             np.minimum(times + gap_us, END_US),
             np.zeros(len(times), dtype=bool),
+            np.ones(len(times), dtype=bool),
             columns,
         )
 
@@ -299,15 +302,36 @@ class SessionRun:
 
     def table(self, name: str) -> pa.Table:
         """Return the rows of an output, with their event time."""
-        schema, given = self._program.outputs[name], self._given
-        aggregates = self._aggregates
-        columns = {n: c.as_list() for n, c in given.columns.items()}
-        results = results_of(aggregates, columns, len(given))
-        width = len(schema.fields) - len(aggregates) - 2
-        begins, ends = (pa.array(t, pa.int64()) for t in (given.begins, given.ends))
+        if name == MAIN:
+            return self._rows(self._given)
+        changed = self._whole.take(np.flatnonzero(self._whole.changed))
+        gone = self._gone()
+        is_gone = np.arange(len(gone) + len(changed)) < len(gone)
+        table = pa.concat_tables([self._rows(gone, is_bare=True), self._rows(changed)])
+        # The last column before the time.
+        column = self._program.outputs[name].to_arrow().field(GONE)
+        table = table.add_column(table.num_columns - 1, column, pa.array(is_gone))
+        places = np.concatenate([gone.places, changed.places])
+        return table.take(pa.array(np.argsort(places, kind="stable")))
+
+    def _gone(self) -> SessionColumns:
+        """Return sessions as they were that have grown, or are part of others."""
+        left = set(self._whole.spans())
+        is_gone = [span not in left for span in self._before.spans()]
+        return self._before.take(np.flatnonzero(is_gone))
+
+    def _rows(self, sessions: SessionColumns, *, is_bare: bool = False) -> pa.Table:
+        """Return the rows of sessions; bare ones have no results."""
+        schema, aggregates = self._program.outputs[MAIN], self._aggregates
+        size, width = len(sessions), len(schema.fields) - len(aggregates) - 2
+        lists = {n: c.as_list() for n, c in sessions.columns.items()}
+        nothing = [[None] * size] * len(aggregates)
+        results = nothing if is_bare else results_of(aggregates, lists, size)
+        times = sessions.begins, sessions.ends
+        begins, ends = (pa.array(each, pa.int64()) for each in times)
         arrays = [
-            *(c.take(pa.array(given.places)) for c in self._keys[:width]),
-            *(times.cast(_INSTANT) for times in (begins, ends)),
+            *(c.take(pa.array(sessions.places)) for c in self._keys[:width]),
+            *(each.cast(_INSTANT) for each in (begins, ends)),
             *(
                 state_array(each.type, column, column_name, self.uid)
                 for (column_name, each), column in zip(

@@ -38,6 +38,8 @@ class SessionColumns:
     begins: np.ndarray
     ends: np.ndarray
     given: np.ndarray
+    # Whether records of this epoch are in them.
+    changed: np.ndarray
     columns: Mapping[str, Column]
 
     def __len__(self) -> int:
@@ -51,6 +53,7 @@ class SessionColumns:
             self.begins[places],
             self.ends[places],
             self.given[places],
+            self.changed[places],
             columns,
         )
 
@@ -61,8 +64,14 @@ class SessionColumns:
             np.concatenate([self.begins, other.begins]),
             np.concatenate([self.ends, other.ends]),
             np.concatenate([self.given, other.given]),
+            np.concatenate([self.changed, other.changed]),
             {n: c.and_also(other.columns[n]) for n, c in self.columns.items()},
         )
+
+    def spans(self) -> list[tuple[int, int, int]]:
+        """Return the place of the key, begin and end of each."""
+        each = (self.places, self.begins, self.ends)
+        return list(zip(*(column.tolist() for column in each), strict=True))
 
     def timers(self, lateness_us: int) -> Instants:
         """Return when each key is next looked at: the last instant of one is over."""
@@ -103,8 +112,9 @@ class StoredSessions:
             name: Column.of_list(column, kind, is_numeric=self.is_numeric[name])
             for (name, kind), column in zip(self.kinds.items(), values, strict=True)
         }
-        times = _micros(begins), _micros(ends)
-        return SessionColumns(places, *times, np.array(given, dtype=bool), columns)
+        times, changed = (_micros(begins), _micros(ends)), np.zeros(len(places), bool)
+        is_given = np.array(given, dtype=bool)
+        return SessionColumns(places, *times, is_given, changed, columns)
 
     def merged(self, sessions: SessionColumns) -> SessionColumns | None:
         """Make one of those that overlap; None if columns cannot do it.
@@ -128,6 +138,7 @@ class StoredSessions:
             runs.ends,
             # One that has grown will be given again.
             sessions.given[first] & (runs.lengths == 1),
+            np.logical_or.reduceat(sessions.changed, first),
             columns,
         )
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from riverlock.sinks.stager import Stager
     from riverlock.storage.base import Storage
 
-__all__ = ["Probed", "Sink", "SinkUse", "TwoPhaseSink", "is_sink"]
+__all__ = ["KeyedSink", "Probed", "Sink", "SinkUse", "TwoPhaseSink", "is_sink"]
 
 
 @runtime_checkable
@@ -62,6 +62,18 @@ class TwoPhaseSink(Sink, Protocol):
 
     def committer(self, use: SinkUse, storage: Storage) -> Committer:
         """Return what commits epochs in the driver; connects in ``open``, not here."""
+        ...
+
+
+@runtime_checkable
+class KeyedSink(Sink, Protocol):
+    """A sink that may keep one row of each key."""
+
+    def keeps_gone(self, column: str) -> bool:
+        """Whether the row of a key stays where a boolean column says that it is gone.
+
+        False also if it keeps all rows: that column then tells readers.
+        """
         ...
 
 

@@ -61,6 +61,11 @@ class RedisSink:
                 )
         return row_stager(use, self.kind)
 
+    def keeps_gone(self, column: str) -> bool:
+        """Whether there is one row per key: none is ever deleted."""
+        del column
+        return self.shape != "stream"
+
     def committer(self, use: SinkUse, storage: Storage) -> RedisCommitter:
         """Return what writes to the server."""
         del use

@@ -309,7 +309,7 @@ class _Compiler:
         outputs = {} if main is None else {MAIN: main}
         outputs |= {n: s.schema for n, s in side_outputs(type(process)).items()}
         if main is not None and self._is_used(node, UPDATES):
-            outputs[UPDATES] = main
+            outputs[UPDATES] = process.updated(main)
         broadcast = None
         if node.broadcast is not None:
             if not overrides(process, "on_broadcast"):

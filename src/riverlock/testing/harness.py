@@ -145,8 +145,8 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
     output = check_process(process, uid)
     outputs = {} if output is None else {MAIN: output}
     outputs |= {n: s.schema for n, s in side_outputs(type(process)).items()}
-    if output is not None and updates:
-        outputs[UPDATES] = output
+    if output is not None and updates and isinstance(process, BuiltIn):
+        outputs[UPDATES] = process.updated(output)
     program = OperatorProgram(
         uid=uid,
         process=process,

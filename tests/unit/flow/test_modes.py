@@ -15,30 +15,22 @@ HOURS = rl.tumbling("1 hour")
 EARLY = rl.early(count=2)
 # Windows without rows that could be replaced, why, and what the error says instead.
 REFUSED: dict[str, tuple[Callable[[Any], rl.Stream], str, str]] = {
-    "sessions": (
-        lambda keyed: keyed.window(rl.sessions("1 hour")).count(),
-        "would have to be deleted",
-        "trigger=rl.early",
+    "discarding": (
+        lambda keyed: keyed.window(HOURS, trigger=EARLY, accumulate=False).count(),
+        "each firing holds the records since the last one",
+        "leave accumulate=False out",
     ),
-    "counted": (
-        lambda keyed: keyed.window(rl.count_windows(2)).count(),
-        "given once, when it is full",
-        r"use \.key_by\(\.\.\.\)\.agg",
-    ),
-    "global": (
-        lambda keyed: keyed.window(rl.global_window(), trigger=EARLY).count(),
-        "each firing of a global window",
-        "for a row per key",
-    ),
-    "triggered": (
-        lambda keyed: keyed.window(HOURS, trigger=EARLY).count(),
-        "each firing of a window",
-        "leave the trigger out and keep the mode",
+    "discarding for ever": (
+        lambda keyed: keyed.window(
+            rl.global_window(), trigger=EARLY, accumulate=False
+        ).count(),
+        "each firing holds the records since the last one",
+        "leave the mode out",
     ),
     "triggered sessions": (
         lambda keyed: keyed.window(rl.sessions("1 hour"), trigger=EARLY).count(),
-        "each firing of a window",
-        "leave the mode out",
+        "a session that grows, or merges with another",
+        "leave the trigger out and keep the mode",
     ),
     "joined": (
         lambda keyed: keyed.join(keyed, window=HOURS),
@@ -50,6 +42,27 @@ REFUSED: dict[str, tuple[Callable[[Any], rl.Stream], str, str]] = {
             lambda *_: [], "k string, window_start timestamp, n long"
         ),
         "of which key and window they are: window_end missing",
+        "add them to the columns of the function",
+    ),
+    "applied to counted": (
+        lambda keyed: keyed.window(rl.count_windows(2)).apply(
+            lambda *_: [], "k string, n long"
+        ),
+        "first_record and last_record missing",
+        "add them to the columns of the function",
+    ),
+    "applied to all": (
+        lambda keyed: keyed.window(rl.global_window(), trigger=EARLY).apply(
+            lambda *_: [], "n long"
+        ),
+        "they are: k missing",
+        "add them to the columns of the function",
+    ),
+    "applied to sessions": (
+        lambda keyed: keyed.window(rl.sessions("1 hour")).apply(
+            lambda *_: [], "k string, window_end timestamp"
+        ),
+        "they are: window_start missing",
         "add them to the columns of the function",
     ),
 }
@@ -93,14 +106,19 @@ def test_rows_of_a_key_change_and_those_of_windows_do_not() -> None:
     assert outputs == {"totals-out": "main", "appended": "main", "updated": "updates"}
 
 
-def test_functions_over_windows_have_rows_that_can_be_replaced() -> None:
+def test_windows_of_all_kinds_have_rows_that_can_be_replaced() -> None:
     flow = rl.Flow("modes")
-    windows = stream(flow).key_by("k").window(HOURS)
+    keyed = stream(flow).key_by("k")
+    windows = keyed.window(HOURS)
     span = "window_start timestamp, window_end timestamp"
     made = {
         "reduced": windows.reduce(lambda old, _: old),
         "applied": windows.apply(lambda *_: [], f"{span}, k string"),
         "best": windows.top(3, by="v"),
+        "early": keyed.window(HOURS, trigger=EARLY).count(),
+        "sessions": keyed.window(rl.sessions("1 hour")).count(),
+        "counted": keyed.window(rl.count_windows(3)).count(),
+        "global": keyed.window(rl.global_window(), trigger=EARLY).count(),
     }
     for uid, rows in made.items():
         rows.write(rl.sinks.memory(), mode="update", uid=uid)
@@ -112,4 +130,28 @@ def test_functions_over_windows_have_rows_that_can_be_replaced() -> None:
         "all-reduced-table": window,
         "all-applied-table": window,
         "all-best-table": (*window, "rank"),
+        "all-early-table": window,
+        "all-sessions-table": window,
+        "all-counted-table": ("k", "first_record", "last_record"),
+        "all-global-table": ("k",),
     }
+
+
+def test_sessions_need_sinks_that_take_rows_back() -> None:
+    flow, url = rl.Flow("modes"), "sqlite:///sessions.db"
+    rows = stream(flow).key_by("k").window(rl.sessions("1 hour")).count()
+    upsert: Any = {"table": "t", "mode": "upsert", "key": ["k", "window_start"]}
+    for sink in (
+        rl.sinks.sql(url, **upsert),
+        rl.sinks.sql(url, deletes="other", **upsert),
+        rl.sinks.redis("redis://localhost", key="{k}"),
+    ):
+        with pytest.raises(InvalidFlowError, match="which would keep it") as raised:
+            rows.write(sink, mode="update")
+        assert "deletes='gone'" in str(raised.value)
+        rows.write(sink, mode="append")
+
+    rows.write(rl.sinks.sql(url, deletes="gone", **upsert), mode="update")
+    rows.write(rl.sinks.sql(url, table="log"), mode="update")
+    rows.write(rl.sinks.redis("redis://h", key="k", shape="stream"), mode="update")
+    rows.write(rl.sinks.files("out", format="json"), mode="update")

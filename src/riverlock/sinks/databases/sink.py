@@ -48,6 +48,10 @@ class SqlSink:
             deletes=self.deletes,
         )
 
+    def keeps_gone(self, column: str) -> bool:
+        """Whether a column does not delete rows, which are there once per key."""
+        return self.mode == "upsert" and self.deletes != column
+
     def committer(self, use: SinkUse, storage: Storage) -> SqlCommitter:
         """Return what commits epochs."""
         return SqlCommitter(
