@@ -192,20 +192,31 @@ def sessions(orders: list[tuple[str, int]]) -> list[tuple[str, int, int, int]]:
 @pytest.mark.spark
 def test_sessions_that_merge_leave_one_row(spark: SparkSession, tmp_path: Path) -> None:
     place, rows = SqlitePlace(tmp_path), 120
-    columns = {"user": "concat('u', id % 3)", "at": "id * 7919 % 1009"}
+    columns = {
+        "user": "concat('u', id % 3)",
+        "at": "id * 7919 % 1009",
+        "time": "timestamp_seconds(id * 7919 % 1009)",
+    }
     flow = rl.Flow("sessions")
     orders = flow.read(rl.sources.generator(columns, rows=rows), uid="orders")
-    orders.key_by("user").process(Sessions(), uid="sessions").write(
-        rl.sinks.sql(
+
+    def table(name: str, begin: str) -> Any:
+        return rl.sinks.sql(
             place.url,
-            table="sessions",
+            table=name,
             mode="upsert",
-            key=["user", "begin"],
+            key=["user", begin],
             create=True,
             deletes="gone",
-        ),
-        uid="table",
+        )
+
+    orders.key_by("user").process(Sessions(), uid="sessions").write(
+        table("sessions", "begin"), uid="table"
     )
+    timed = orders.event_time("time", delay="1 hour").key_by("user")
+    timed.window(rl.sessions(timedelta(seconds=GAP))).agg(
+        n="count(*)", uid="ours"
+    ).write(table("updated", "window_start"), mode="update", uid="updated")
     flow.run(
         str(tmp_path / "store"), spark=spark, available_now=True, max_rows_per_epoch=40
     )
@@ -214,3 +225,12 @@ def test_sessions_that_merge_leave_one_row(spark: SparkSession, tmp_path: Path) 
     assert any(n > 1 for *_, n in expected)
     ((*found,),) = [place.snapshot("SELECT * FROM {}sessions")[0]]
     assert sorted(map(tuple, found)) == expected
+    ((*found,),) = [place.snapshot("SELECT * FROM {}updated")[0]]
+    assert sorted((user, *map(seconds, bounds), n) for user, *bounds, n in found) == [
+        (user, begin, until + GAP, n) for user, begin, until, n in expected
+    ]
+
+
+def seconds(text: str) -> float:
+    """Return an instant as SQLite has it."""
+    return datetime.fromisoformat(text).timestamp()

@@ -210,6 +210,23 @@ def test_a_window_that_fires_often_is_one_row_of_an_epoch() -> None:
     assert firings == ["early", "early"]
 
 
+def test_a_table_without_key_has_one_row() -> None:
+    flow = rl.Flow("total")
+    source = rl.sources.files("in", format="json", schema=COLUMNS)
+    every = flow.read(source, uid="in").window(
+        rl.global_window(), trigger=rl.early(count=2)
+    )
+    every.reduce(added).write(rl.sinks.memory(), mode="complete")
+    run, at = LocalRun(flow, ManualClock()), from_micros(0)
+
+    tables = []
+    for values in ([1], [2, 4, 8], [16], []):
+        run.epoch({"in": [("a", at, v) for v in values]})
+        tables.append([v for _, _, v, _ in run.rows()])
+
+    assert tables == [[], [15], [15], [15]]
+
+
 def test_a_column_of_sessions_must_not_be_called_gone() -> None:
     flow = rl.Flow("gone")
     source = rl.sources.files("in", format="json", schema="k string, gone boolean")

@@ -17,6 +17,7 @@ from riverlock.flow.modes import (
     updated_aggregate,
 )
 from riverlock.flow.operators import GONE, UPDATES, BuiltIn, bind
+from riverlock.flow.unkeyed import ALL_RECORDS
 from riverlock.state.spec import Value
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class WholeTable(BuiltIn):
             columns = Schema(columns.fields[:-1])
         self._keys, self._width = keys.names, len(columns.fields)
         states = {
-            "key": Value(Type("struct", fields=keys.fields)),
+            "key": Value(Type("struct", fields=(keys.fields or ALL_RECORDS.fields))),
             "row": Value(Type("struct", fields=columns.fields)),
         }
         return bind(self, columns, states)
@@ -61,7 +62,8 @@ class WholeTable(BuiltIn):
             self.row = self.key = None
             return
         self.row = tuple(record)[: self._width]
-        self.key = tuple(record[name] for name in self._keys)
+        # A table of one row has the key of all records, which is null.
+        self.key = tuple(record[name] for name in self._keys) or (None,)
 
     def _result(self, ctx: Any) -> Iterator[Any]:
         """Give the row of the key, if there is one."""
