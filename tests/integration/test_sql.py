@@ -99,10 +99,11 @@ def test_groups_of_many_epochs_are_those_of_a_batch(
     found = {name: rl.sinks.memory() for name in made}
     for name, rows in made.items():
         rows.write(found[name], uid=name.replace(" ", "-"))
-    updates, whole = rl.sinks.memory(), rl.sinks.memory()
+    updates, whole, merged = (rl.sinks.memory() for _ in range(3))
     made["example"].write(updates, mode="update", uid="updates")
     # With HAVING: what no longer fits is no longer in the table.
     made["without keys"].write(whole, mode="complete", uid="whole")
+    made["sessions"].write(merged, mode="complete", uid="merged")
 
     flow.run(
         str(tmp_path / "store"), spark=spark, available_now=True, max_rows_per_epoch=160
@@ -119,6 +120,8 @@ def test_groups_of_many_epochs_are_those_of_a_batch(
     }
     table = Counter(map(comparable, found["without keys"].rows()))
     assert Counter(map(comparable, whole.rows())) == table
+    table = Counter(map(comparable, found["sessions"].rows()))
+    assert Counter(map(comparable, merged.rows())) == table
     every = list(map(comparable, updates.rows()))
     last = {row[:2]: row for row in every}
     assert Counter(last.values()) == Counter(map(comparable, found["example"].rows()))

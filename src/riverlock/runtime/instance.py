@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from riverlock.core.errors import StateError, StateTypeError
 from riverlock.flow.params import params_of
 from riverlock.runtime.parameters import Parameters
@@ -269,9 +271,10 @@ class Instance:
             self.visit.flush()
 
     def stored_key(self, payload: bytes) -> tuple[Any, ...]:
-        """Return the key that an ``update_state_by_key`` row carries."""
+        """Return the key that a row carries, to be visited without records."""
         value = self._row.decode(payload)[self._row.names.index("key")]
-        return tuple(getattr(value, f.name) for f in self._layout.keys.fields)
+        key: tuple[Any, ...] = msgspec.structs.astuple(value)
+        return key
 
     def with_broadcast_writable(self, action: Callable[[], Any]) -> None:
         """Run user code that may write broadcast state."""

@@ -192,8 +192,7 @@ def test_modes_are_those_of_the_operators(flow: rl.Flow) -> None:
 
     for stream, mode, said in (
         (chosen, "update", "could not be taken back"),
-        (sessions, "update", "would have to be deleted"),
-        (sessions, "complete", "would have to be deleted"),
+        (sessions, "update", "its old row is taken back"),
         (running, "append", "change with every epoch"),
         (flow.sql("SELECT id FROM events"), "update", "one mode only"),
     ):
@@ -209,6 +208,11 @@ def test_modes_are_those_of_the_operators(flow: rl.Flow) -> None:
         _, below = below_queries(flow.writes[-1].input)
         assert isinstance(below, Output)
         assert below.name == output
+    sessions.write(memory, mode="complete")
+    _, below = below_queries(flow.writes[-1].input)
+    assert isinstance(below, Output)
+    assert isinstance(below.input, Keyed)
+    assert below.input.keys == ("window_start", "window_end")
 
 
 def test_calls_keep_what_is_said_about_their_rows(
