@@ -75,7 +75,7 @@ def operators() -> list[tuple[str, BuiltIn]]:
         ("`count_windows`", Counted(Fold(function), rl.count_windows(2))),
         (
             "trigger, `global_window`",
-            Triggered(Fold(function), HOURS, 0, early, accumulates=True),
+            Triggered(Fold(function), rl.sessions(DAY), 0, early, accumulates=True),
         ),
         ("`join(within=)`", IntervalJoin("full", name, ("0 s", "1 s"))),
         ("`join(window=)`", WindowedJoin("full", name, HOURS)),

@@ -7,6 +7,7 @@ where they are gone, is at the end of each epoch what a batch has of all records
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -84,6 +85,59 @@ def global_of(count: int) -> Callable[[list[Record]], Table]:
     return found
 
 
+@dataclass
+class Session:
+    """Records of a key, how many came since they were given, and the rows of it."""
+
+    begin: int
+    end: int
+    values: list[int]
+    fresh: int = 0
+    rows: set[tuple[Any, ...]] = field(default_factory=set)
+    is_over: bool = False
+
+
+@dataclass
+class EarlySessions:
+    """Sessions that are given after so many records, and when they are over."""
+
+    count: int
+    live: dict[str, list[Session]] = field(default_factory=dict)
+    table: Table = field(default_factory=dict)
+    seen: int = 0
+
+    def __call__(self, records: list[Record]) -> Table:
+        before, fresh = records[: self.seen], records[self.seen :]
+        self.seen = len(records)
+        is_open = max((t for _, t, _ in before), default=0) - LATEST
+        for key, sessions in self.live.items():
+            for session in sessions:
+                if session.end <= is_open and not session.is_over:
+                    session.is_over = True
+                    self.give(key, session)
+        for key, t, v in fresh:
+            every = self.live.setdefault(key, [])
+            mine = [s for s in every if s.begin <= t + GAP and t <= s.end]
+            assert not any(s.is_over for s in mine)
+            made = Session(
+                min([t, *(s.begin for s in mine)]),
+                max([t + GAP, *(s.end for s in mine)]),
+                sorted([v, *(v for s in mine for v in s.values)]),
+                1 + sum(s.fresh for s in mine),
+                {row for s in mine for row in s.rows},
+            )
+            self.live[key] = [*(s for s in every if s not in mine), made]
+            if made.fresh >= self.count:
+                self.give(key, made)
+        return dict(self.table)
+
+    def give(self, key: str, session: Session) -> None:
+        for row in session.rows:
+            del self.table[row]
+        row = key, session.begin, session.end
+        self.table[row], session.rows, session.fresh = session.values, {row}, 0
+
+
 def run_of(
     window: Windows, bounds: str, *, delay: int = LATEST, **options: Any
 ) -> LocalRun:
@@ -148,6 +202,20 @@ def run_columns(run: LocalRun) -> tuple[str, ...]:
     return run.operator("lists").outputs["updates"].names
 
 
+def in_epochs(records: list[Record], chance: Any) -> list[list[Record]]:
+    """Return records, shuffled within the delay; the last epochs bring only time."""
+    arrived = sorted(records, key=lambda r: r[1] + chance.randint(0, LATEST))
+    epochs = []
+    while arrived:
+        size = chance.randrange(1, 6)
+        epochs.append(arrived[:size])
+        arrived = arrived[size:]
+    return [*epochs, [], []]
+
+
+SPANS = {"lists": [0, 1, 2], "sums": [0, 3, 4]}
+
+
 @settings(max_examples=12)
 @given(
     st.lists(RECORDS, min_size=1, max_size=25),
@@ -157,12 +225,6 @@ def run_columns(run: LocalRun) -> tuple[str, ...]:
 def test_updated_sessions_are_those_of_a_batch(
     records: list[Record], chance: Any, late: tuple[int, int]
 ) -> None:
-    arrived = sorted(records, key=lambda r: r[1] + chance.randint(0, LATEST))
-    epochs = []
-    while arrived:
-        size = chance.randrange(1, 6)
-        epochs.append(arrived[:size])
-        arrived = arrived[size:]
     delay, lateness = late
     run = run_of(
         SessionWindows(gap_us=GAP),
@@ -171,9 +233,25 @@ def test_updated_sessions_are_those_of_a_batch(
         lateness=timedelta(microseconds=lateness),
     )
 
-    # The last two epochs bring nothing but time.
-    places = {"lists": [0, 1, 2], "sums": [0, 3, 4]}
-    check(run, [*epochs, [], []], sessions_of, places)
+    check(run, in_epochs(records, chance), sessions_of, SPANS)
+
+
+@settings(max_examples=12)
+@given(
+    st.lists(RECORDS, min_size=1, max_size=25),
+    st.randoms(use_true_random=False),
+    st.integers(1, 4),
+)
+def test_sessions_that_are_given_early_are_taken_back_when_they_are_given_again(
+    records: list[Record], chance: Any, count: int
+) -> None:
+    run = run_of(SessionWindows(gap_us=GAP), SPAN, trigger=rl.early(count=count))
+
+    check(run, in_epochs(records, chance), EarlySessions(count), SPANS)
+
+    run.epoch({"in": [("z", from_micros(1000), 0)]})
+    run.epoch({})
+    assert run.operator("lists").state("shown", key="a") is None
 
 
 @settings(max_examples=6)
@@ -184,8 +262,7 @@ def test_count_windows_are_there_when_they_are_full(
     numbers = "first_record long, last_record long"
     run = run_of(rl.count_windows(*sizes), numbers)
 
-    places = {"lists": [0, 1, 2], "sums": [0, 3, 4]}
-    check(run, epochs, counted_of(*sizes), places)
+    check(run, epochs, counted_of(*sizes), SPANS)
 
 
 @settings(max_examples=6)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from riverlock.core.errors import InvalidFlowError
+from riverlock.core.times import from_micros
+from riverlock.core.types import Field, Schema, Type
+from riverlock.flow.operators import GONE, UPDATES
 from riverlock.flow.window_aggregate import BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Identity", "missing_columns"]
+__all__ = ["Identity", "missing_columns", "with_gone"]
 
 
 def missing_columns(
@@ -18,6 +22,21 @@ def missing_columns(
 ) -> list[str]:
     """Return what rows with these columns lack to be known by key and window."""
     return [name for name in (*keys, *bounds) if name not in names]
+
+
+def with_gone(output: Schema) -> Schema:
+    """Return the columns of rows that say whether they are taken back.
+
+    Raises:
+        InvalidFlowError: There is a column of that name.
+    """
+    if GONE in output.names:
+        raise InvalidFlowError(
+            "columns of sessions in modes update and complete",
+            expected=f"a name other than {GONE!r}, which says that a row is gone",
+            found=repr(GONE),
+        )
+    return Schema((*output.fields, Field(GONE, Type("boolean"))))
 
 
 @dataclass(frozen=True)
@@ -58,12 +77,17 @@ class Identity:
             return []
         return found
 
-    def bare(self, window: Sequence[Any], ctx: Any) -> list[Any]:
-        """Return a row that says of which key and window it is, and nothing else."""
+    def take_back(self, begin_us: int, end_us: int, ctx: Any) -> None:
+        """Say of a window of the key at hand that it is no more.
+
+        The row says of which key and window it is, and nothing else.
+        """
         row: list[Any] = [None] * self.width
+        window = from_micros(begin_us), from_micros(end_us)
         for place, value in self._values(ctx.key, window):
             row[place] = value
-        return row
+        ctx._time_us = end_us - 1
+        ctx.emit(UPDATES, (*row, True))
 
     def _values(self, key: Any, window: Sequence[Any]) -> list[tuple[int, Any]]:
         """Return the values of key and window, with their places.

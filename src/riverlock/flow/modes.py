@@ -43,12 +43,6 @@ _DISCARDED = (
     " those that have the others",
     f"{_LEAVE_OUT}, and add the firings up; or leave accumulate=False out",
 )
-_EARLY_SESSIONS = (
-    "a session that grows, or merges with another, has another beginning or end; which"
-    " rows it had when it was last given, to take them back, is not kept",
-    f"{_LEAVE_OUT}; to have a session updated in every epoch that changes it, leave the"
-    " trigger out and keep the mode",
-)
 _JOIN = (
     "a window of a join is given once, when it is over",
     _LEAVE_OUT,
@@ -156,8 +150,6 @@ def _obstacle(keyed: Keyed, windows: Gathering) -> tuple[str, str] | None:
     """Say why rows cannot be updated, and what to write; None: they can."""
     if not windows.accumulates:
         return _DISCARDED
-    if isinstance(windows.window, SessionWindows) and windows.trigger is not None:
-        return _EARLY_SESSIONS
     if isinstance(keyed.input, Connect):
         return _JOIN
     return _applied(keyed, windows)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.coordinator.watermarks import first_open_us
-from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import from_micros, micros
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.contents import Given
-from riverlock.flow.identity import Identity
-from riverlock.flow.operators import GONE, UPDATES, BuiltIn, bind
+from riverlock.flow.identity import Identity, with_gone
+from riverlock.flow.operators import UPDATES, BuiltIn, bind
 from riverlock.flow.window_aggregate import BOUNDS
 from riverlock.flow.window_functions import Span
 from riverlock.state.spec import Value
@@ -73,18 +72,8 @@ class Sessions(BuiltIn):
         return bind(self, output, {"sessions": Value(list_of), **self.content.states})
 
     def updated(self, output: Schema) -> Schema:
-        """Say of each row whether it is taken back: the bounds of its session changed.
-
-        Raises:
-            InvalidFlowError: There is a column of that name.
-        """
-        if GONE in output.names:
-            raise InvalidFlowError(
-                "columns of sessions in modes update and complete",
-                expected=f"a name other than {GONE!r}, which says that a row is gone",
-                found=repr(GONE),
-            )
-        return Schema((*output.fields, Field(GONE, Type("boolean"))))
+        """Say of each row whether it is taken back: its session has other bounds."""
+        return with_gone(output)
 
     def open(self) -> None:
         """Begin without records."""
@@ -153,9 +142,7 @@ class Sessions(BuiltIn):
         for session in stored:
             bounds = session.begin_us, session.end_us
             if bounds not in left:
-                ctx._time_us = session.end_us - 1
-                row = self._identity.bare(tuple(map(from_micros, bounds)), ctx)
-                ctx.emit(UPDATES, (*row, True))
+                self._identity.take_back(*bounds, ctx)
 
     def _merged(
         self, stored: list[_Session], fresh: list[_Session], ctx: Any

@@ -16,7 +16,7 @@ from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.contents import Given
-from riverlock.flow.identity import Identity
+from riverlock.flow.identity import Identity, with_gone
 from riverlock.flow.operators import UPDATES, BuiltIn, bind
 from riverlock.flow.triggers import Trigger
 from riverlock.flow.window_aggregate import BOUNDS
@@ -24,11 +24,12 @@ from riverlock.flow.windows import GlobalWindow, SessionWindows, TimeWindows
 from riverlock.state.spec import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from riverlock.flow.contents import Content
     from riverlock.flow.process import Process
+    from riverlock.state.spec import StateSpec
 
 __all__ = ["Firing", "Triggered"]
 
@@ -38,6 +39,7 @@ _EARLY, _ON_TIME, _LATE = "early", "on time", "late"
 _Timers: TypeAlias = set[tuple[int, int]]
 # Windows of a key by their end, which is never the same for two.
 _Windows: TypeAlias = "dict[int, _Live]"
+_Span: TypeAlias = tuple[int, int]
 
 
 class Firing(NamedTuple):
@@ -68,6 +70,7 @@ class Triggered(BuiltIn):
     """Adds records to the windows of their key, and gives these when triggered."""
 
     windows: Any
+    shown: Any  # sessions as they were last given to sinks that want updates
 
     def __init__(
         self,
@@ -112,7 +115,20 @@ class Triggered(BuiltIn):
             *self.content.fields,
         )
         list_of = Type("array", element=Type("struct", fields=kept))
-        return bind(self, output, {"windows": Value(list_of), **self.content.states})
+        states: dict[str, StateSpec] = {"windows": Value(list_of)}
+        states |= self.content.states
+        if self._is_session:
+            span = Type("struct", fields=kept[:2])
+            states["shown"] = Value(Type("array", element=span))
+        return bind(self, output, states)
+
+    @property
+    def _is_session(self) -> bool:
+        return isinstance(self.window, SessionWindows)
+
+    def updated(self, output: Schema) -> Schema:
+        """Say of rows of sessions whether they are taken back: the bounds changed."""
+        return with_gone(output) if self._is_session else output
 
     def open(self) -> None:
         """Begin without records."""
@@ -133,7 +149,7 @@ class Triggered(BuiltIn):
         """Add what came, give what is due, forget what is over."""
         fresh, self._fresh = self._fresh, []
         # The last firing of each window: its time and its rows.
-        self._newest: dict[int, tuple[int | None, list[Any]]] = {}
+        self._newest: dict[_Span, tuple[int | None, list[Any]]] = {}
         loaded = [self._loaded(w) for w in self.windows or ()]
         live: _Windows = {w.end_us: w for w in loaded}
         before = self._timers(live)
@@ -150,8 +166,11 @@ class Triggered(BuiltIn):
                 yield from self._fired(window, _LATE, ctx)
             elif window.due_us is not None and window.due_us <= ctx._now_us:
                 yield from self._fired(window, _EARLY, ctx)
+        shown = self._take_back(ctx) if self._is_session else []
         self._update(ctx)
         live = self._open(live, reached, ctx)
+        if self._is_session:
+            self._keep_shown(shown, live)
         self.windows = [
             self._stored(w, f"{ctx.epoch}:{n}", ctx)
             for n, w in enumerate(live.values())
@@ -254,7 +273,10 @@ class Triggered(BuiltIn):
         rows = self.content.rows(held, given, self, ctx)
         if UPDATES in ctx._emitted:
             rows = self._identity.known(rows, times, ctx)
-            self._newest[window.end_us] = ctx._time_us, rows
+            span = window.begin_us, window.end_us
+            for part in _parts(self._newest, span):
+                del self._newest[part]
+            self._newest[span] = ctx._time_us, rows
         yield from rows
         window.fresh, window.due_us = 0, None
         if not self._accumulates:
@@ -266,7 +288,25 @@ class Triggered(BuiltIn):
         for at_us, rows in self._newest.values():
             ctx._time_us = at_us
             for row in rows:
-                ctx.emit(UPDATES, row)
+                ctx.emit(UPDATES, (*row, False) if self._is_session else row)
+
+    def _take_back(self, ctx: Any) -> list[_Span]:
+        """Say which sessions are no more as they were given; returns those that are.
+
+        A session grows and merges: what it was is part of what it is.
+        """
+        shown = [(micros(s.begin), micros(s.end)) for s in self.shown or ()]
+        parts = {part for span in self._newest for part in _parts(shown, span)}
+        for part in sorted(parts - self._newest.keys()):
+            self._identity.take_back(*part, ctx)
+        return [*(span for span in shown if span not in parts), *self._newest]
+
+    def _keep_shown(self, shown: list[_Span], live: _Windows) -> None:
+        """Remember how sessions were given, as long as they can change."""
+        spans = [(w.begin_us, w.end_us) for w in live.values()]
+        kept = [part for span in spans for part in _parts(shown, span)]
+        times = [tuple(map(from_micros, span)) for span in sorted(kept)]
+        self.shown = times or None
 
     def _open(self, live: _Windows, reached: int | None, ctx: Any) -> _Windows:
         """Return windows that are not closed; the others are forgotten."""
@@ -325,6 +365,12 @@ class Triggered(BuiltIn):
             *(None if us is None else from_micros(us) for us in instants),
             *values,
         )
+
+
+def _parts(spans: Iterable[_Span], whole: _Span) -> list[_Span]:
+    """Return the spans that lie in another, which may be the same."""
+    begin, end = whole
+    return [span for span in spans if begin <= span[0] and span[1] <= end]
 
 
 def _is_over(end_us: int, limit: int | None) -> bool:

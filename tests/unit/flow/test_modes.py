@@ -27,11 +27,6 @@ REFUSED: dict[str, tuple[Callable[[Any], rl.Stream], str, str]] = {
         "each firing holds the records since the last one",
         "leave the mode out",
     ),
-    "triggered sessions": (
-        lambda keyed: keyed.window(rl.sessions("1 hour"), trigger=EARLY).count(),
-        "a session that grows, or merges with another",
-        "leave the trigger out and keep the mode",
-    ),
     "joined": (
         lambda keyed: keyed.join(keyed, window=HOURS),
         "window of a join is given once",
@@ -117,6 +112,7 @@ def test_windows_of_all_kinds_have_rows_that_can_be_replaced() -> None:
         "best": windows.top(3, by="v"),
         "early": keyed.window(HOURS, trigger=EARLY).count(),
         "sessions": keyed.window(rl.sessions("1 hour")).count(),
+        "early-sessions": keyed.window(rl.sessions("1 hour"), trigger=EARLY).count(),
         "counted": keyed.window(rl.count_windows(3)).count(),
         "global": keyed.window(rl.global_window(), trigger=EARLY).count(),
     }
@@ -132,6 +128,7 @@ def test_windows_of_all_kinds_have_rows_that_can_be_replaced() -> None:
         "all-best-table": (*window, "rank"),
         "all-early-table": window,
         "all-sessions-table": window,
+        "all-early-sessions-table": window,
         "all-counted-table": ("k", "first_record", "last_record"),
         "all-global-table": ("k",),
     }
