@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import redis
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from tests.servers.redis import redis_server
 
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
+from riverlock.spark.static import join_static
 
 pytestmark = pytest.mark.spark
 
@@ -90,6 +96,34 @@ def test_static_join_keeps_order_and_event_time(
         (1, n, 3, when) for user, n, when in orders if user == 1
     ]
     assert len([r for r in out.rows() if r[0] == 0]) == 2 * 20
+
+
+KEYS = st.none() | st.integers(0, 3)
+
+
+def test_parts_of_a_stream_give_the_rows_of_the_whole(spark: SparkSession) -> None:
+    @settings(max_examples=3)
+    @given(
+        st.lists(st.tuples(KEYS, st.integers(0, 2)), min_size=1, max_size=12),
+        st.lists(st.tuples(KEYS, st.integers(0, 9)), max_size=6),
+        st.sampled_from(["inner", "left"]),
+    )
+    def check(orders: list[Any], weights: list[Any], how: str) -> None:
+        table = spark.createDataFrame(weights, "user bigint, w bigint")
+        rows = spark.createDataFrame(orders, "user bigint, part int")
+        parts = [rows.where(F.col("part") == n) for n in range(3)]
+        joined = [join_static(spark, p, table, ("user",), how) for p in parts]
+
+        found = Counter(tuple(row) for row in reduce(DataFrame.union, joined).collect())
+
+        expected: Counter[Any] = Counter()
+        for user, part in orders:
+            mine = [w for u, w in weights if u == user and u is not None]
+            nothing = [None] if how == "left" else []
+            expected.update((user, part, w) for w in mine or nothing)
+        assert found == expected
+
+    check()
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ LEFT, RIGHT = (
 SPAN = "window_start timestamp, window_end timestamp, "
 # The columns that say which window it is, where they are others.
 BOUNDS = {"count_windows": "first_record long, last_record long, ", "global_window": ""}
+# Operators that take records of any time.
+NEVER_LATE = ("timers", "lookup")
 SCRIPTS = {
     path.stem: yaml.safe_load(path.read_text())
     for path in sorted((Path(__file__).parent / "windows").glob("*.yaml"))
@@ -161,13 +163,14 @@ def build(flow: rl.Flow, uid: str, folder: Path, *, on_spark: bool) -> None:
 
     keyed = read("left", LEFT, "at").key_by("k")
     other = None
-    if script["operator"].startswith("join"):
+    if script["operator"].startswith(("join", "lookup")):
         other = read("right", RIGHT, "time").key_by("name")
     for name, each in variants(uid, on_spark=on_spark).items():
         made = operator(keyed, other, each, name, on_spark=on_spark)
         made.write(rl.sinks.memory(), mode=each.get("mode"), uid=f"{name}-gives")
         window = each.get("window", {})
-        if each["operator"] != "timers" and not {*window} & {*BOUNDS}:
+        is_timely = each["operator"] not in NEVER_LATE and not {*window} & {*BOUNDS}
+        if is_timely:
             made.late.write(rl.sinks.memory(), uid=f"{name}-late")
 
 
@@ -190,6 +193,8 @@ def operator(
             made = keyed.deduplicate(seconds(script["within"]), uid=uid)
         case "match":
             made = matched(keyed, script, uid)
+        case "lookup":
+            made = keyed.lookup(other, how=how, uid=uid)
         case "join_latest":
             made = keyed.join_latest(other, how=how, uid=uid)
         case _:
