@@ -86,17 +86,17 @@ def small_tails(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_epochs_see_exactly_the_state_of_their_parent(steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as place:
-        _World(Path(place)).play(steps)
+        World(Path(place)).play(steps)
 
 
-class _World:
+class World:
     """The tasks, what their state must be, and moments to go back to."""
 
     def __init__(self, place: Path) -> None:
         storage = LocalStorage(place / "store")
         self.tasks = Tasks(storage, place / "work", Sums(), Sums.output)
-        self.totals: dict[str, int] = {}
-        self.moments: list[tuple[Tasks, dict[str, int]]] = []
+        self.totals: dict[str, Any] = {}
+        self.moments: list[tuple[Tasks, dict[str, Any]]] = []
         self.names = itertools.count()
         self.memories: list[dict[Path, tail.Tail]] = [{}, {}]
 

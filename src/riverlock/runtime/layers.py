@@ -152,12 +152,14 @@ class Layers:
         ends = [layer.window_ends for layer in self._layers if len(layer.ids)]
         return max((int(mine.max()) for mine in ends), default=None)
 
-    def hides(self, layer: Layer) -> bool:
-        """Whether all rows of an older layer are DELETED by these."""
+    def first_seen(self, layer: Layer) -> int | None:
+        """Return the earliest end of a window in an older layer not DELETED here."""
         if not len(layer.ids):
-            return True
-        rows = self.find_windows(layer.ids)
-        return not rows.null_count and pc.max(pc.binary_length(rows)).as_py() == 0
+            return None
+        lengths = pc.binary_length(self.find_windows(layer.ids))
+        is_seen = pc.fill_null(pc.greater(lengths, 0), True)  # noqa: FBT003 - a value
+        ends = layer.window_ends[is_seen.to_numpy(zero_copy_only=False)]
+        return int(ends.min()) if len(ends) else None
 
     def under(self, layer: Layer) -> None:
         """Put a layer below all others."""

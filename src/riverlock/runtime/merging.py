@@ -223,8 +223,8 @@ def _numbers(
     mine, valid = places, column
     if column.null_count:
         mine, valid = places[column.is_valid().to_numpy()], column.drop_null()
-    values = valid.to_numpy().astype(kind)
-    if how == "sum" and kind is np.int64:
+    values = valid.to_numpy().astype(kind, copy=False)
+    if how == "sum" and kind is np.int64 and not _are_small(values, result):
         sizes = np.bincount(mine, np.abs(values.astype(float)), minlength=len(old))
         if np.any(sizes + np.abs(result.astype(float)) >= _SAFE):
             return None
@@ -236,6 +236,15 @@ def _numbers(
     put(result, mine, values)
     known[mine] = True
     return pa.array(result, mask=None if known.all() else ~known).cast(old.type)
+
+
+def _are_small(values: np.ndarray, result: np.ndarray) -> bool:
+    """Whether no sum of some values and a result can be too great, for sure."""
+    one, other = (
+        max(float(each.max(initial=0)), -float(each.min(initial=0)))
+        for each in (values, result)
+    )
+    return one * len(values) + other < _SAFE
 
 
 def _least(kind: type) -> Any:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.runtime.layers import DELETED, Layer, Layers
+from riverlock.runtime.panes import Panes
 from riverlock.runtime.redo import Redo, read_redo, write_redo
 from riverlock.state.key_columns import sorted_places
 from riverlock.state.store import Changes, Rows, StateReader, Version
@@ -50,6 +51,7 @@ class Tail:
         """Name the folder of its files; nothing is read yet."""
         self._folder = folder
         self.layers = Layers()
+        self.panes = Panes()
         self._start: Version | None = None
         # What the files in memory lead to.
         self._end: Version | None = None
@@ -163,6 +165,8 @@ class Tail:
 
     def _take(self, redo: Redo, version: Version, path: Path) -> None:
         self.layers.push(redo.layer)
+        assert self._end
+        self.panes.follow(redo.layer, self._end, version)
         self._end = version
         self._files += 1
         with suppress(OSError):
@@ -198,6 +202,7 @@ class TailReader:
     def __init__(self, reader: StateReader, tail: Tail) -> None:
         """Read ``tail`` first; it does not change while a task runs."""
         self._reader, self._layers, self._tail = reader, tail.layers, tail
+        self.panes = tail.panes
         self.last, self.due_timers = reader.last, reader.due_timers
         self.first_timer = reader.first_timer
 
@@ -241,10 +246,11 @@ class TailReader:
         since = max(bounds, default=None)
         if since is None or since < until_us:
             below = Layer(*self._reader.windows(since, until_us))
-            if not mine.hides(below):
+            seen = mine.first_seen(below)
+            if seen is not None:
                 mine.under(below)
-            elif after_us is None:
-                tail.gone_until_us = until_us
+            if after_us is None:
+                tail.gone_until_us = until_us if seen is None else seen - 1
         whole = mine.merged()
         live = whole.where(~whole.are_gone)
         # In order: results must not depend on what lies where.

@@ -22,7 +22,7 @@ from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.window_aggregate import LONG_KEY, WindowAggregate
 from riverlock.runtime.boundary import aggregator_errors
 from riverlock.runtime.collecting import folded
-from riverlock.runtime.columns import GROUP, ROWS, TIME, WINDOW, first_places
+from riverlock.runtime.columns import GROUP, ROWS, TIME, WINDOW
 from riverlock.runtime.inputs import distinct_codes, in_position, key_values
 from riverlock.runtime.merging import (
     Column,
@@ -36,7 +36,9 @@ from riverlock.runtime.merging import (
     stored_rows,
     taken,
 )
+from riverlock.runtime.panes import BEGINNING, Pane, Panes, as_table, by_end, joined
 from riverlock.runtime.program import MAIN
+from riverlock.runtime.tail import TailReader
 from riverlock.state.codec import encode
 from riverlock.state.column_log import ColumnLog
 from riverlock.state.key_columns import (
@@ -44,7 +46,6 @@ from riverlock.state.key_columns import (
     sorted_places,
     window_ends,
     window_id_column,
-    window_keys,
 )
 from riverlock.state.keys import is_hashed
 from riverlock.state.layout import decoder
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
 
 __all__ = ["WindowRun", "late_panes", "pane_ends"]
 
-_BEGINNING = -(1 << 62)
 _INSTANT = pa.timestamp("us", tz="UTC")
 _NOTHING = pa.array([], pa.binary())
 
@@ -89,6 +89,35 @@ class _Rows:
         return _joined([self, other])
 
 
+class _Panes:
+    """Panes, earliest first: whose rows they have, and the columns of all of them."""
+
+    def __init__(
+        self, parts: Sequence[tuple[int, Pane, bool]], keys: pa.BinaryArray
+    ) -> None:
+        """Take when each ends, its rows, and whether this epoch touched them.
+
+        Args:
+            parts: These, in any order; a pane may have rows of both kinds.
+            keys: Whom the codes of rows are numbers of.
+        """
+        parts = sorted(parts, key=lambda part: part[0])
+        self.keys = keys
+        self.ends = np.array([end for end, _, _ in parts], dtype=np.int64)
+        lengths = [len(pane.codes) for _, pane, _ in parts]
+        self._bounds = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        self._are_touched = np.repeat([is_new for _, _, is_new in parts], lengths)
+        self._rows = joined([pane for _, pane, _ in parts]) if parts else None
+
+    def between(self, after: int, until: int) -> tuple[Pane, np.ndarray]:
+        """Return the rows of panes that end in a span, and which are touched."""
+        assert self._rows
+        places = np.searchsorted(self.ends, [after, until], side="right")
+        low, high = self._bounds[places].tolist()
+        table = self._rows.table.slice(low, high - low)
+        return Pane(self._rows.codes[low:high], table), self._are_touched[low:high]
+
+
 class WindowRun:
     """What came of it, as ``Execution`` has it."""
 
@@ -106,6 +135,7 @@ class WindowRun:
         self._program, self._process = program, program.process
         self._layout, self._reader, self._info = layout, reader, info
         self._window: TimeWindows = program.process.window
+        self._memory = reader.panes if isinstance(reader, TailReader) else Panes()
         # Instants that are not over: a window is, if it ends until then.
         self._reached = first_open_us(info.watermark_us)
         self._before_us = first_open_us(info.previous_us)
@@ -215,11 +245,9 @@ class WindowRun:
 
     def _slid(self, before: int | None, reached: int) -> _Rows:
         """Return the windows that end between two watermarks."""
-        window, touched = self._window, self._touched
-        since = None if before is None else before - window.size_us
-        panes = self._stored(since, reached)
-        panes = panes.and_also(touched.take(np.flatnonzero(touched.ends <= reached)))
-        ends = _ends_of(window, panes.ends)
+        since = BEGINNING if before is None else before - self._window.size_us
+        panes = self._between(since, reached)
+        ends = _ends_of(self._window, panes.ends)
         is_due = ends <= reached
         if before is not None:
             is_due &= ends > before
@@ -245,51 +273,61 @@ class WindowRun:
         """Return the windows of touched panes that end at given instants."""
         if not len(ends):
             return _joined([])
-        first, last = int(ends.min()) - self._window.size_us, int(ends.max())
-        stored = self._stored(first, last)
-        is_touched = np.arange(len(stored) + len(self._touched)) >= len(stored)
-        return self._slide(stored.and_also(self._touched), ends, is_touched)
+        panes = self._between(int(ends.min()) - self._window.size_us, int(ends.max()))
+        return self._slide(panes, ends, only_touched=True)
+
+    def _between(self, after_us: int, until_us: int) -> _Panes:
+        """Return all panes that end in a span of time, as they are now."""
+        touched, memory, before = self._touched, self._memory, self._before_us
+        kept = BEGINNING if before is None else before - self._window.size_us
+        span = after_us, until_us
+        stored = memory.between(self._reader, self._layout, span, kept)
+        is_near = (touched.ends > after_us) & (touched.ends <= until_us)
+        near = touched.take(np.flatnonzero(is_near))
+        fresh: dict[int, Pane] = {}
+        if len(near):
+            table = as_table(near.columns, self._layout, self.uid)
+            whole = Pane(memory.codes_of(near.ids), table)
+            fresh = {end: whole.take(places) for end, places in by_end(near.ends)}
+            for end in fresh.keys() & stored.keys():
+                stored[end] = stored[end].without(fresh[end].codes)
+        parts = [(end, pane, False) for end, pane in stored.items()]
+        parts += [(end, pane, True) for end, pane in fresh.items()]
+        return _Panes(parts, memory.keys)
 
     def _slide(
-        self, panes: _Rows, ends: np.ndarray, is_chosen: np.ndarray | None = None
+        self, panes: _Panes, ends: np.ndarray, *, only_touched: bool = False
     ) -> _Rows:
         """Merge panes to the windows that end at given instants.
 
         Args:
             panes: All panes of these windows.
             ends: When the windows end.
-            is_chosen: Give those windows only that hold one of these panes.
+            only_touched: Give those windows only that hold a row that is touched.
         """
-        order = np.argsort(panes.ends, kind="stable")
-        panes = panes.take(order)
-        keys = window_keys(panes.ids).dictionary_encode()
-        codes, size = keys.indices.to_numpy(), len(keys.dictionary)
-        first, rank = first_places(codes), np.empty(size, dtype=np.int64)
-        chosen = codes if is_chosen is None else np.where(is_chosen[order], codes, -1)
-        table, found = self._as_table(panes), []
+        if not len(ends):
+            return _joined([])
+        found = []
+        # Results must not depend on which keys a process has seen first.
+        in_order = sorted_places(panes.keys)
         for end in ends.tolist():
-            begin = end - self._window.size_us
-            low, high = np.searchsorted(panes.ends, [begin, end], side="right")
-            is_there = np.zeros(size + 1, dtype=bool)
-            is_there[chosen[low:high]] = True
-            there = np.flatnonzero(is_there[:size])
+            rows, are_touched = panes.between(end - self._window.size_us, end)
+            codes = rows.codes[are_touched] if only_touched else rows.codes
+            is_there = np.zeros(len(in_order), dtype=bool)
+            is_there[codes] = True
+            there = in_order[is_there[in_order]]
             if not len(there):
                 continue
-            rank[:] = -1
+            if only_touched:
+                rows = rows.take(np.flatnonzero(is_there[rows.codes]))
+            rank = np.zeros(len(in_order), dtype=np.int64)
             rank[there] = np.arange(len(there))
-            places, part = rank[codes[low:high]], table.slice(low, high - low)
-            if is_chosen is not None:
-                part, places = part.filter(pa.array(places >= 0)), places[places >= 0]
-            found.append(self._of_window(end, part, places, panes, first[there]))
+            ids = panes.keys.take(pa.array(there))
+            found.append(self._of_window(end, rows.table, rank[rows.codes], ids))
         return _joined(found)
 
     def _of_window(
-        self,
-        end: int,
-        part: pa.Table,
-        places: np.ndarray,
-        panes: _Rows,
-        first: np.ndarray,
+        self, end: int, part: pa.Table, places: np.ndarray, ids: pa.BinaryArray
     ) -> _Rows:
         """Merge the panes of all keys in one window.
 
@@ -297,10 +335,9 @@ class WindowRun:
             end: When it ends.
             part: The panes.
             places: Whose they are.
-            panes: Where the keys are found.
-            first: A row there of each key.
+            ids: The keys.
         """
-        row, n = self._layout.rows["key"], len(first)
+        row, n = self._layout.rows["key"], len(ids)
         old = {
             name: pa.nulls(n, codec.type.to_arrow())
             for name, codec in zip(row.names, row.codecs, strict=True)
@@ -308,20 +345,13 @@ class WindowRun:
         columns: dict[str, Column] = {}
         for merge in self._process.merges:
             columns |= merged(merge, part, places, old)
-        some = pa.array(first)
         if LONG_KEY in old:
-            columns[LONG_KEY] = taken(panes.columns[LONG_KEY], some)
+            # All rows of a key say the same.
+            some = np.empty(n, dtype=np.int64)
+            some[places] = np.arange(len(places))
+            columns[LONG_KEY] = part[LONG_KEY].take(pa.array(some)).combine_chunks()
         columns = settled(columns, self._layout, self.uid)
-        return _Rows(panes.ids.take(some), np.full(n, end), columns)
-
-    def _as_table(self, panes: _Rows) -> pa.Table:
-        row = self._layout.rows["key"]
-        return pa.table(
-            {
-                name: state_array(codec.type, panes.columns[name], name, self.uid)
-                for name, codec in zip(row.names, row.codecs, strict=True)
-            }
-        )
+        return _Rows(ids, np.full(n, end), columns)
 
     def table(self, name: str) -> pa.Table:
         """Return the rows of an output, with their event time.
@@ -434,7 +464,7 @@ class WindowRun:
         """Return the last instant of the next window that ends."""
         if kind != EVENT:
             return None
-        reached = _BEGINNING if self._reached is None else self._reached
+        reached = BEGINNING if self._reached is None else self._reached
         window = self._window
         after: int | None = reached - window.size_us
         heads = []

@@ -59,6 +59,14 @@ class Baseline:
                 found = token
         return found
 
+    def version(self, layout: StateLayout) -> Version | None:
+        """Return the version of a store that holds it; None: before the first epoch."""
+        if self.epoch is None:
+            return None
+        token = self.token(self.epoch)
+        assert token is not None
+        return Version(self.epoch, token, layout.digest)
+
     def within(self, groups: tuple[int, int]) -> Baseline:
         """Return the part that a range of key groups needs."""
         files = tuple(
@@ -127,7 +135,10 @@ class WorkingCopy:
                 if base.now_us is not None:
                     self.store.purge(base.now_us, _PURGE_PER_EPOCH)
                 reader = stack.enter_context(self.store.read())
-            yield reader if self._tail.is_empty else TailReader(reader, self._tail)
+            tail = self._tail
+            tail.panes.be_at(base.version(layout))
+            is_plain = tail.is_empty and tail.panes.is_empty
+            yield reader if is_plain else TailReader(reader, tail)
 
     def throw_away(self) -> None:
         """Forget the copy: the next one is built from the snapshot."""
@@ -137,6 +148,7 @@ class WorkingCopy:
     def _clear(self) -> None:
         self.store.clear()
         self._tail.clear()
+        self._tail.panes.be_at(None)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -151,16 +163,14 @@ class WorkingCopy:
         Raises:
             SnapshotCorruptedError: A needed file is missing or altered.
         """
-        if base.epoch is None:
+        wanted = base.version(layout)
+        if wanted is None:
             # Always: this process may remember what another one has cleared.
             self._clear()
             return
-        token = base.token(base.epoch)
-        assert token is not None
-        wanted = Version(base.epoch, token, layout.digest)
         have = self.store.version()
         if have is not None and have.schema == wanted.schema:
-            have = self._tail.follow(have, base.epoch, base.token)
+            have = self._tail.follow(have, wanted.epoch, base.token)
         if have == wanted:
             return
         files = self._missing(base, wanted, have)
@@ -169,7 +179,7 @@ class WorkingCopy:
             self._clear()
             files = list(base.files)
         self._apply(files, wanted, layout, storage)
-        self._forget_redo(base.epoch)
+        self._forget_redo(wanted.epoch)
 
     @staticmethod
     def _missing(

@@ -22,7 +22,7 @@ __all__ = [
     "sorted_places",
     "window_ends",
     "window_id_column",
-    "window_keys",
+    "without_window",
 ]
 
 # Longer ones are compared.
@@ -92,10 +92,14 @@ def group_column(ids: pa.BinaryArray) -> pa.Array:
     return pa.array(groups, pa.int32())
 
 
-def window_keys(ids: pa.BinaryArray) -> pa.BinaryArray:
-    """Return what ids of one key in several windows have in common."""
-    # Up to more than any key has: Arrow 26 fails if it is to slice up to the end.
-    return pc.binary_slice(ids, _WINDOW_HEAD, 1 << 16)
+def without_window(ids: pa.BinaryArray) -> pa.BinaryArray:
+    """Return ids of keys in windows with zeros for the window, as if all had one."""
+    data, offsets = bytes_of(ids)
+    first, last = int(offsets[0]), int(offsets[-1])
+    begins, data = offsets - first, data[first:last].copy()
+    data[begins[:-1, None] + np.arange(2, _WINDOW_HEAD)] = 0
+    buffers = [None, pa.py_buffer(begins.astype(np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(ids), buffers)
 
 
 def _group_bytes(groups: pa.Array) -> np.ndarray:
