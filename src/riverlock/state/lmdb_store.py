@@ -325,8 +325,9 @@ class _Sums:
         if group is not None and ids:
             of[group] = of.get(group, 0) + sign * (sum(map(crc32, ids)) + len(ids))
         elif ids:
-            for i in ids:
-                of[i[:2]] = of.get(i[:2], 0) + sign * (crc32(i) + 1)
+            groups = [i[:2] for i in ids]
+            for name, size in zip(groups, map(crc32, ids), strict=True):
+                of[name] = of.get(name, 0) + sign * (size + 1)
         self._changed |= bool(ids)
 
     def save(self) -> None:

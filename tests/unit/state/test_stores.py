@@ -15,7 +15,7 @@ import pytest
 
 from riverlock.core.errors import StateCorruptedError
 from riverlock.state import lmdb_store
-from riverlock.state.keys import time_bytes
+from riverlock.state.keys import time_bytes, window_bytes
 from riverlock.state.lmdb_store import LmdbStore
 from riverlock.state.memory_store import MemoryStore
 from riverlock.state.store import EVENT, PROCESSING, Changes, Store, Version
@@ -238,6 +238,21 @@ def test_lmdb_notices_a_flipped_byte_in_a_value(tmp_path: Path) -> None:
 
     with pytest.raises(StateCorruptedError, match="CRC"):
         content(store)
+
+
+def test_lmdb_notices_a_flipped_byte_in_a_window(tmp_path: Path) -> None:
+    store = LmdbStore(tmp_path / "copy")
+    names = [b"\0\0" + window_bytes(end) for end in (1, 2)]
+    store.apply(puts(*((name, b"easy to find " + name) for name in names)), V1)
+    store.close()
+    data = store.path / "data.mdb"
+    flipped = b"easy to fund " + names[1]
+    data.write_bytes(data.read_bytes().replace(b"easy to find " + names[1], flipped))
+
+    with store.read() as reader:
+        assert reader.windows(None, 1)[0].to_pylist() == names[:1]
+        with pytest.raises(StateCorruptedError, match="CRC"):
+            reader.windows(None, 2)
 
 
 def test_lmdb_is_readable_after_its_writer_was_killed(tmp_path: Path) -> None:
