@@ -20,6 +20,7 @@ from riverlock.core.errors import (
     InvalidFlowError,
     SinkError,
     SinkUnavailableError,
+    SnapshotCorruptedError,
 )
 from riverlock.core.types import schema_of
 from riverlock.kafka.producer import OutRow, PlainProducer, TransactionalProducer
@@ -173,6 +174,29 @@ def test_a_marker_that_is_gone_is_told_before_anything_is_sent(
         scene.open(2)
 
     assert "written twice" in error.value.message
+
+
+def test_a_note_of_the_marker_that_is_damaged_is_not_believed(
+    kafka: KafkaServer, topic: Topic, tmp_path: Path
+) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    markers = f"markers-{uuid.uuid4().hex}"
+    sink = rl.sinks.kafka(kafka.servers, topic(), markers=markers)
+    scene = Scene(sink, "id bigint", tmp_path)
+    scene.open(1).commit(0, scene.stage(0, (0,)))
+    written = scene.storage.get("sinks/out.json")
+    damaged = written.replace(b"cluster", b"clustes")
+    scene.storage.put("sinks/out.json", damaged)
+
+    scene.open(2)  # the marker is there, and says all
+
+    assert scene.storage.get("sinks/out.json") == written
+    scene.storage.put("sinks/out.json", damaged)
+    admin = AdminClient({"bootstrap.servers": kafka.servers})
+    admin.delete_topics([markers])[markers].result(60)
+    with pytest.raises(SnapshotCorruptedError, match=r"sinks/out\.json"):
+        scene.open(3)
 
 
 def test_what_could_not_be_sent_is_refused_before_the_epoch_is_decided(

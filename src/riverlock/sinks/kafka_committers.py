@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +11,7 @@ from riverlock.core.errors import (
     CommitRejectedError,
     InvalidConfigError,
     SinkError,
+    SnapshotCorruptedError,
     StorageNotFoundError,
 )
 from riverlock.kafka.cluster import Cluster
@@ -22,7 +23,9 @@ from riverlock.kafka.producer import (
 )
 from riverlock.sinks.committer import of_the_origin
 from riverlock.sinks.kafka_rows import staged_rows
-from riverlock.snapshot.sealed import checksum
+from riverlock.snapshot.layout import sink_path
+from riverlock.snapshot.records import SinkPlace
+from riverlock.snapshot.sealed import checksum, read_hint, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +74,8 @@ class KafkaCommitter:
         Raises:
             InvalidConfigError: The topic is not there, the markers of epochs that were
                 written are gone, or this is a fork and the topic is that of its origin.
+            SnapshotCorruptedError: There is no marker, and what says whether there must
+                be one is damaged.
             CommitRejectedError: A newer run writes this sink.
             SinkError: The cluster does not answer.
         """
@@ -187,7 +192,7 @@ class KafkaCommitter:
     def _check_new(self, cluster: str) -> None:
         """Refuse to go on if there must have been a marker: epochs could come twice."""
         assert self._owner is not None
-        if self._known() == {"flow": self._owner.flow, "cluster": cluster}:
+        if self._known() == SinkPlace(flow=self._owner.flow, cluster=cluster):
             raise InvalidConfigError(
                 f"topic {self.sink.markers!r} for markers",
                 expected=f"the marker of sink {self._owner.sink!r}, which was there",
@@ -196,21 +201,38 @@ class KafkaCommitter:
             )
 
     def _remember(self, cluster: str) -> None:
+        """Note that the marker is there; also in place of a note that is damaged."""
         assert self._owner is not None
-        record = {"flow": self._owner.flow, "cluster": cluster}
-        if self._known() != record:
-            self.storage.put(self._path, msgspec.json.encode(record))
+        sealed = seal(SinkPlace(flow=self._owner.flow, cluster=cluster))
+        if self._noted() != sealed:
+            self.storage.put(self._path, sealed)
 
-    def _known(self) -> Any:
+    def _known(self) -> SinkPlace | None:
+        """Return where the marker was left; None: nowhere yet.
+
+        Raises:
+            SnapshotCorruptedError: That cannot be told: epochs could come twice.
+        """
+        noted = self._noted()
+        if noted is None:
+            return None
+        found = read_hint(noted, SinkPlace)
+        if found is None:
+            raise SnapshotCorruptedError(
+                self._path, expected="where the sink wrote", found="other bytes"
+            )
+        return found
+
+    def _noted(self) -> bytes | None:
         try:
-            return msgspec.json.decode(self.storage.get(self._path))
+            return self.storage.get(self._path)
         except StorageNotFoundError:
             return None
 
     @property
     def _path(self) -> str:
         assert self._owner is not None
-        return f"sinks/{self._owner.sink}.json"
+        return sink_path(self._owner.sink)
 
 
 def _check_topic(sink: KafkaSink, uid: str) -> None:

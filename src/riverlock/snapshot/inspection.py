@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import RiverlockError, SnapshotError, StorageNotFoundError
 from riverlock.snapshot.channel import Segment
-from riverlock.snapshot.layout import FORKING, epoch_of
+from riverlock.snapshot.layout import FORKING, SINKS, epoch_of
 from riverlock.snapshot.owner import Beat
 from riverlock.snapshot.records import (
     Expiring,
@@ -22,6 +22,7 @@ from riverlock.snapshot.records import (
     Origin,
     Request,
     Run,
+    SinkPlace,
 )
 from riverlock.snapshot.references import source_lists, state_files
 from riverlock.snapshot.sealed import checksum, read_hint, unseal
@@ -47,9 +48,11 @@ _SEALED: dict[str, Any] = {
     re.escape(FORKING): ForkRecord,
     r"channels/[^/]+/segments/\d+\.json": Segment,
 }
+# Overwritten; those of older writers are not sealed.
 _HINTS: dict[str, Any] = {
-    "owner.json": Beat,
-    "status.json": Status,
+    rf"{_REGION}owner\.json": Beat,
+    rf"{_REGION}status\.json": Status,
+    rf"{SINKS}[^/]+\.json": SinkPlace,
 }
 # Checked elsewhere, or not ours to check.
 _OTHERS = (
@@ -59,7 +62,6 @@ _OTHERS = (
     # Requests of earlier versions, which nobody reads any more.
     rf"{_REGION}(stops/.+|request\.json)",
     r"channels/[^/]+/(data|landing)/.+",
-    r"sinks/[^/]+\.json",
     r"parents/[^/]+/.+",
     rf"{QUARANTINE}.+",
     r"\..*",
@@ -213,12 +215,10 @@ class _Findings:
             if re.fullmatch(pattern, path):
                 self._check_record(path, kind)
                 return
-        name = path.rpartition("/")[2]
-        if name in _HINTS and path == f"{self.catalog.paths.root}{name}":
-            if read_hint(self.catalog.storage.get(path), _HINTS[name]) is None:
-                problem = f"{path} cannot be read, or its checksum differs"
-                self._damage(path, problem, "nothing: the next run writes it anew")
-            return
+        for pattern, kind in _HINTS.items():
+            if re.fullmatch(pattern, path):
+                self._check_hint(path, kind)
+                return
         if not any(re.fullmatch(pattern, path) for pattern in _OTHERS):
             self.foreign.append(path)
         elif path.startswith(self.catalog.paths.sources):
@@ -233,6 +233,11 @@ class _Findings:
         if checksum(self.catalog.storage.get(path)) not in path:
             problem = f"{path} does not have the checksum in its name"
             self._damage(path, problem, "nothing: no epoch refers to it")
+
+    def _check_hint(self, path: str, kind: Any) -> None:
+        if read_hint(self.catalog.storage.get(path), kind) is None:
+            problem = f"{path} cannot be read, or its checksum differs"
+            self._damage(path, problem, _affected_by(path))
 
     def _check_record(self, path: str, kind: Any) -> None:
         try:
@@ -272,6 +277,10 @@ def _paths(manifest: Manifest) -> list[str]:
 
 
 def _affected_by(path: str) -> str:
+    if path.endswith(("/owner.json", "/status.json")):
+        return "nothing: the next run writes it anew"
+    if path.startswith(SINKS):
+        return "nothing while Kafka has the sink's marker: a start writes it anew"
     if "/runs/" in path:
         return "nothing but who ran then: its number is in its name"
     if path.startswith("channels/"):

@@ -12,6 +12,7 @@ __all__ = [
     "fork_path",
     "lease_path",
     "parent_path",
+    "sink_path",
     "snapshot_path",
 ]
 
@@ -23,6 +24,7 @@ PARENTS = "parents/"
 # What is being forked into a store that has no flow yet.
 FORKING = "fork.json"
 CHANNELS = "channels/"
+SINKS = "sinks/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,11 @@ def epoch_of(path: str) -> int:
 def snapshot_path(name: str) -> str:
     """The record of a named snapshot."""
     return f"{SNAPSHOTS}{name}.json"
+
+
+def sink_path(uid: str) -> str:
+    """What a sink remembers of where it writes."""
+    return f"{SINKS}{uid}.json"
 
 
 def lease_path(lease: str) -> str:

@@ -253,6 +253,13 @@ class Expiring(Record, frozen=True):
     epochs: tuple[int, ...]
 
 
+class SinkPlace(Record, frozen=True):
+    """``sinks/<uid>.json``: where a sink of Kafka has left an epoch marker (§1)."""
+
+    flow: str
+    cluster: str
+
+
 class Stop(Record, frozen=True, tag="stop"):
     """Asks a run to stop after the epoch under way."""
 

@@ -14,6 +14,7 @@ from riverlock.core import faults
 from riverlock.core.errors import SnapshotNotFoundError, StorageNotFoundError
 from riverlock.snapshot.claims import claim, release
 from riverlock.snapshot.inspection import QUARANTINE, inspect
+from riverlock.snapshot.layout import SINKS
 from riverlock.snapshot.restore import plan_restore
 
 if TYPE_CHECKING:
@@ -85,8 +86,9 @@ def _must_stay(path: str) -> bool:
 
     A pin that cannot be read keeps retention from deleting anything, which is safe. A
     request that cannot be read asks nothing, but those after it are found through it.
+    A sink that cannot read where it wrote starts only if it finds its marker there.
     """
-    prefixes = ("channels/", "parents/", "forks/")
+    prefixes = ("channels/", "parents/", "forks/", SINKS)
     return path.startswith(prefixes) or "/staged/" in path or "/requests/" in path
 
 

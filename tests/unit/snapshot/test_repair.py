@@ -20,9 +20,15 @@ from riverlock.core.errors import (
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.channel import Channel, Segment
 from riverlock.snapshot.layout import lease_path
-from riverlock.snapshot.records import InputRange, LeaseRecord, SinkOutput, Stop
+from riverlock.snapshot.records import (
+    InputRange,
+    LeaseRecord,
+    SinkOutput,
+    SinkPlace,
+    Stop,
+)
 from riverlock.snapshot.requests import add_request
-from riverlock.snapshot.sealed import checksum
+from riverlock.snapshot.sealed import checksum, seal
 
 ROWS = [(f"k{n * 7 % 5}", n % 11) for n in range(15)]
 
@@ -65,6 +71,8 @@ def every_kind(root: Path) -> SmallFlow:
         number=0, files=(landed,), rows=1, writer="w", step=0, schema="v long"
     )
     assert Channel(catalog.storage, "in").append(segment)
+    place = SinkPlace(flow=newest.flow, cluster="c")
+    catalog.storage.put("sinks/topic.json", seal(place))
     shutil.rmtree(flow.store / ".working")
     return flow
 
@@ -106,6 +114,7 @@ def test_the_store_has_every_kind_of_file_and_is_whole(stores: Path) -> None:
         "regions/main/owner.json",
         "regions/main/status.json",
         "regions/main/requests/N.json",
+        "sinks/topic.json",
         "snapshots/vN.json",
         "leases/N.json",
         "forks/N.json",
@@ -138,6 +147,20 @@ def test_a_flipped_bit_anywhere_is_noticed(stores: Path, data: st.DataObject) ->
         assert is_noticed(place)
     finally:
         file.write_bytes(before)
+
+
+def test_a_flipped_bit_in_each_file_is_noticed(stores: Path) -> None:
+    for place in ("store", "fork"):
+        for file in files_of(stores / place):
+            before = file.read_bytes()
+            for at in (0, len(before) // 2, len(before) - 1):
+                content = bytearray(before)
+                content[at] ^= 1
+                file.write_bytes(bytes(content))
+                noticed = is_noticed(stores / place)
+                file.write_bytes(before)
+
+                assert noticed, f"byte {at} of {file.relative_to(stores)}"
 
 
 def test_a_missing_file_is_noticed_with_what_it_affects(stores: Path) -> None:
@@ -196,18 +219,31 @@ def test_repair_goes_back_and_moves_aside(flow: SmallFlow) -> None:
     assert flow.output() == output_of(ROWS)
 
 
-def test_what_a_sink_remembers_stays_where_it_is(flow: SmallFlow) -> None:
+@pytest.mark.parametrize(
+    ("content", "is_damaged"),
+    [
+        (seal(SinkPlace(flow="f", cluster="c")), False),
+        (b'{"flow":"f","cluster":"c"}', False),  # of an older writer
+        (seal(SinkPlace(flow="f", cluster="c")).replace(b"c", b"d"), True),
+    ],
+    ids=["whole", "unsealed", "damaged"],
+)
+def test_what_a_sink_remembers_stays_where_it_is(
+    flow: SmallFlow, content: bytes, *, is_damaged: bool
+) -> None:
     # Without it a sink of Kafka cannot tell that its markers are gone.
     remembered = flow.store / "sinks/topic.json"
     remembered.parent.mkdir()
-    remembered.write_bytes(b'{"flow":"f","cluster":"c"}')
+    remembered.write_bytes(content)
     state_file(flow, 4).write_bytes(b"damaged")
 
     plan = rl.stores.repair(str(flow.store))
 
     assert plan.restore is not None
     assert "sinks/topic.json" not in plan.moved
-    assert remembered.exists()
+    assert remembered.read_bytes() == content
+    left = ["sinks/topic.json"] if is_damaged else []
+    assert [d.path for d in plan.left] == left
 
 
 @pytest.mark.parametrize("name", ["epochs/000000000004", "runs/000000000001"])
