@@ -204,18 +204,24 @@ def forget_fork(store: str, flow: str) -> None:
     forking.forget_fork(open_store(store), flow)
 
 
-def diff(before: str, after: str) -> Diff:
+def diff(before: str, after: str, *, operator: str | None = None) -> Diff:
     """Compare two snapshots: ``rl.stores.diff("store@41", "store@42").summary()``.
 
     They may be of one store, or of a fork and its parent: files that both have are not
     compared.
 
+    Args:
+        before: ``store@epoch`` or ``store@name``.
+        after: The same of the second one.
+        operator: Compare only its state.
+
     Raises:
-        SnapshotNotFoundError: There is no such epoch.
+        SnapshotNotFoundError: There is no such epoch, or neither has the operator.
         SnapshotCorruptedError: A file that is needed is missing or altered.
     """
     sides = [open_address(address) for address in (before, after)]
-    return comparing.diff(*(comparing.Side(c.storage, m) for c, m in sides))
+    old, new = (comparing.Side(c.storage, m) for c, m in sides)
+    return comparing.diff(old, new, operator)
 
 
 def verify(store: str) -> Inspection:

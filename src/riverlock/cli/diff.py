@@ -45,12 +45,8 @@ def diff(  # noqa: PLR0913 - the options of the command
     """
     from riverlock.stores import diff as compare
 
-    found = compare(before, after)
-    summary = found.summary()
-    changes = list(found.changes)
-    if operator is not None:
-        summary = {uid: v for uid, v in summary.items() if uid == operator}
-        changes = [c for c in changes if c.operator == operator]
+    found = compare(before, after, operator=operator)
+    summary, changes = found.summary(), found.changes
     if as_json:
         text.print_json(_facts(found, summary, changes if full else None))
         return
@@ -67,7 +63,7 @@ def diff(  # noqa: PLR0913 - the options of the command
 
 
 def _facts(
-    found: Diff, summary: dict[str, Any], changes: list[Change] | None
+    found: Diff, summary: dict[str, Any], changes: tuple[Change, ...] | None
 ) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "operators": summary,

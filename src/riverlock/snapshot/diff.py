@@ -6,11 +6,13 @@ entry that the other files change, to tell what it was before.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from riverlock.snapshot.files import live, merge_tables, read_table
+from riverlock.snapshot.reader import operator_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +46,8 @@ class Change:
         key_group: The key group; None of broadcast state.
         part: The index in a list, the key in a map, the kind and instant of a timer.
         kind: ``added``, ``removed`` or ``changed``.
+        key_kind: The same of the variable of the key as a whole: ``changed`` if the key
+            had, and has, some element of the list or map, or some timer.
         before: The value before; None if there was none.
         after: The value after; None if there is none.
     """
@@ -54,6 +58,7 @@ class Change:
     key_group: int | None
     part: Any
     kind: str
+    key_kind: str
     before: Any
     after: Any
 
@@ -79,30 +84,40 @@ class Diff:
     def summary(self) -> dict[str, dict[str, dict[str, int]]]:
         """Return numbers of keys by operator, variable and kind of change.
 
-        A key of which some elements of a list or map were added and others removed
-        counts as changed.
+        A key is added if it had nothing of the variable, and removed if it has nothing
+        any more; with a list or map that grew or shrank, or other timers, it changed.
         """
-        kinds: dict[tuple[str, str, str], set[str]] = {}
+        found: dict[str, dict[str, dict[str, int]]] = {}
+        seen: set[tuple[str, str, str]] = set()
         for each in self.changes:
             place = (each.operator, each.variable, repr((each.key, each.key_group)))
-            is_part = each.part is not None and each.variable != TIMERS
-            kinds.setdefault(place, set()).add("changed" if is_part else each.kind)
-        found: dict[str, dict[str, dict[str, int]]] = {}
-        for (operator, variable, _), mine in kinds.items():
-            counts = found.setdefault(operator, {}).setdefault(
-                variable, {"added": 0, "removed": 0, "changed": 0}
+            if place in seen:
+                continue
+            seen.add(place)
+            counts = found.setdefault(each.operator, {}).setdefault(
+                each.variable, {"added": 0, "removed": 0, "changed": 0}
             )
-            counts[mine.pop() if len(mine) == 1 else "changed"] += 1
+            counts[each.key_kind] += 1
         return found
 
 
-def diff(before: Side, after: Side) -> Diff:
+def diff(before: Side, after: Side, operator: str | None = None) -> Diff:
     """Compare two snapshots, of one store, or of a fork and its parent.
+
+    Args:
+        before: The first snapshot.
+        after: The second one.
+        operator: Compare only its state.
 
     Raises:
         SnapshotCorruptedError: A file that is needed is missing or altered.
+        SnapshotNotFoundError: Neither has the operator.
     """
     old, new = before.manifest.operators, after.manifest.operators
+    if operator is not None:
+        if operator not in old:
+            operator_of(after.manifest, operator, store=after.storage.uri)
+        old, new = ({u: s for u, s in m.items() if u == operator} for m in (old, new))
     changes: list[Change] = []
     reads: Counter[str] = Counter()
     for uid in sorted(old.keys() | new.keys()):
@@ -148,8 +163,11 @@ class _Pair:
                     table = self._read(place, file)
                     ids.update(table["id"].to_pylist())
                     groups.update(table["key_group"].unique().to_pylist())
-        values = [self._values(place, ids, groups, shared) for place in (0, 1)]
-        yield from self._compared(*values)
+        old, new = (self._values(place, ids, groups, shared) for place in (0, 1))
+        had, has = ({place[:3] for place in side} for side in (old, new))
+        # Which of those that seem to begin or to end have more in files of both sides?
+        kept = self._kept(had ^ has, ids, shared)
+        yield from self._compared(old, new, had | kept, has | kept)
 
     def _may_expire(self) -> bool:
         ttl = any(
@@ -186,27 +204,66 @@ class _Pair:
         now_us = self._sides[place].manifest.now_us
         return dict(_flat(live(merge_tables(tables), now_us)))
 
+    def _kept(
+        self, some: set[tuple[Any, ...]], ids: set[bytes], shared: set[Any]
+    ) -> set[tuple[Any, ...]]:
+        """Return which keys and variables have entries that are the same in both."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        groups = {group for _, group, _ in some}
+        changed = pa.array(sorted(ids), pa.binary())
+        tables = [
+            same.filter(pc.invert(pc.is_in(same["id"].cast(pa.binary()), changed)))
+            for identity, file in _identities(self._states[0]).items()
+            if identity in shared and _may_hold(file, groups)
+            for same in [_of_keys(self._read(0, file), {key for key, _, _ in some})]
+        ]
+        if not tables:
+            return set()
+        now_us = self._sides[0].manifest.now_us
+        return {p[:3] for p, _ in _flat(live(merge_tables(tables), now_us))} & some
+
     def _compared(
-        self, old: dict[tuple[Any, ...], Any], new: dict[tuple[Any, ...], Any]
+        self,
+        old: dict[tuple[Any, ...], Any],
+        new: dict[tuple[Any, ...], Any],
+        had: set[tuple[Any, ...]],
+        has: set[tuple[Any, ...]],
     ) -> Iterator[Change]:
         for place in sorted(old.keys() | new.keys(), key=repr):
             before, after = old.get(place), new.get(place)
             if before == after or repr(before) == repr(after):
                 continue
             key, group, variable, part = place
-            kind = (
-                "added" if before is None else "removed" if after is None else "changed"
-            )
             yield Change(
                 operator=self._uid,
                 variable=variable,
                 key=None if key is None else dict(key),
                 key_group=group,
                 part=part,
-                kind=kind,
+                kind=_kind(before is not None, after is not None),
+                key_kind=_kind(place[:3] in had, place[:3] in has),
                 before=before,
                 after=after,
             )
+
+
+def _kind(was: bool, there: bool) -> str:  # noqa: FBT001 - the two sides
+    return "changed" if was and there else "removed" if was else "added"
+
+
+def _of_keys(table: pa.Table, keys: set[Any]) -> pa.Table:
+    """Return entries that may be of some keys, and those that have none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = pc.is_valid(table["key"])
+    for field in table["key"].type:
+        values = [dict(key)[field.name] for key in keys if key is not None]
+        column = pc.struct_field(table["key"], field.name)
+        wanted = pc.and_(wanted, pc.is_in(column, pa.array(values, field.type)))
+    return table.filter(pc.or_(wanted, pc.is_null(table["key"])))
 
 
 def _identities(state: OperatorState | None) -> dict[tuple[Any, ...], StateFile]:
@@ -226,7 +283,7 @@ def _may_hold(file: StateFile, groups: set[int | None]) -> bool:
 def _flat(entries: pa.Table) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yield each value with its key, group, variable, and place in a list or map."""
     for row in entries.to_pylist():
-        key = None if row["key"] is None else tuple(row["key"].items())
+        key = None if row["key"] is None else _key(row["key"])
         at = (key, row["key_group"])
         if row["entry"] == "timer":
             timer = row["timer"]
@@ -241,6 +298,11 @@ def _flat(entries: pa.Table) -> Iterator[tuple[tuple[Any, ...], Any]]:
                 yield (*at, variable, _hashable(value["key"])), value["value"]
             else:
                 yield (*at, variable, None), value
+
+
+def _key(columns: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    # One NaN for all: as objects, two of them are two keys.
+    return tuple((n, math.nan if v != v else v) for n, v in columns.items())
 
 
 def _hashable(value: Any) -> Any:

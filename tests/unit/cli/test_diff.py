@@ -31,6 +31,13 @@ def test_diff_of_one_operator_is_cut_to_a_limit(cli: Any, shop: Path) -> None:
     assert "more; --limit N" in done.out
 
 
+def test_diff_of_an_operator_that_is_not_there(cli: Any, shop: Path) -> None:
+    done = cli("diff", f"{shop}@0", f"{shop}", "--operator", "pears")
+
+    assert done.code == 3
+    assert "did you mean 'pairs'?" in done.err
+
+
 def test_diff_without_a_difference(cli: Any, shop: Path) -> None:
     assert "no state differs" in cli("diff", f"{shop}@1", f"{shop}@1").out
     assert cli("diff", f"{shop}@1", f"{shop}@9").code == 3

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import math
+import random
 import shutil
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.cli.stores import make_store
 from tests.unit.snapshot.builders import GROUPS, PATHS, catalog, manifest, write
+from tests.unit.snapshot.local_flow import LocalFlow, source
 from tests.unit.snapshot.small_flow import SmallFlow, state_of
 
 import riverlock as rl
 from riverlock.core.errors import SnapshotCorruptedError
+from riverlock.query.store import Store
 from riverlock.snapshot.compaction import Compaction, compact
 from riverlock.storage import LocalStorage
 
@@ -112,6 +119,97 @@ def test_lists_maps_timers_and_times_to_live(tmp_path: Path) -> None:
     assert summary["velocity"]["seen"]["changed"] == 1
     assert summary["pairs"]["n"]["changed"] == 1
     assert all(c.key != {"user": "ben"} for c in found.changes)
+
+
+class Kinds(rl.Process):
+    """State of every kind and scope, which comes and goes."""
+
+    total = rl.Value("long")
+    items = rl.List("long")
+    seen = rl.Map("long", "long")
+    rare = rl.List("long", scope="group")
+
+    def on_event(self, row: Any, ctx: Any) -> None:
+        at = BEGIN + timedelta(hours=row.n % 3)
+        match row.n % 7:
+            case 0:
+                del self.total
+                self.items.clear()
+                self.rare.clear()
+            case 1:
+                self.seen.pop(row.n % 4, None)
+                ctx.delete_timer(at, processing=True)
+            case 2:
+                ctx.set_timer(at, processing=True)
+                self.seen[row.n % 4] = row.n
+            case 3:
+                self.rare.append(row.n)
+            case _:
+                self.total = row.n // 10
+                self.items.append(row.n)
+
+
+BEGIN = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+class KindsFlow(LocalFlow):
+    def build(self) -> rl.Flow:
+        flow = rl.Flow("kinds", key_groups=4)
+        rows = flow.read(source("a double, b string, n long"), uid="rows")
+        rows.key_by("a", "b").process(Kinds(), uid="op")
+        return flow
+
+
+def rows_by_key(store: Store, name: str, at: int) -> dict[str, str]:
+    """The rows of each key, or group, that has any, as another reader sees it."""
+    found: dict[str, list[Any]] = {}
+    for row in store.state("op", name, at=at):
+        place = repr([row.get(k) for k in ("a", "b", "key_group")])
+        found.setdefault(place, []).append(row)
+    return {key: repr(rows) for key, rows in found.items()}
+
+
+def counted(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """What became of keys, by comparing all there is of both epochs."""
+    wanted = {}
+    for name, old in before.items():
+        new = after[name]
+        counts = {
+            "added": len(new.keys() - old.keys()),
+            "removed": len(old.keys() - new.keys()),
+            "changed": sum(old[k] != new[k] for k in old.keys() & new.keys()),
+        }
+        if any(counts.values()):
+            wanted[name] = counts
+    return {"op": wanted} if wanted else {}
+
+
+def test_keys_are_added_if_they_had_nothing_and_removed_if_nothing_is_left(
+    tmp_path: Path,
+) -> None:
+    chance = random.Random(3)
+    numbers, letters = (1.0, math.nan, None), ("x", None)
+    rows = [
+        (chance.choice(numbers), chance.choice(letters), chance.randint(0, 99))
+        for _ in range(60)
+    ]
+    flow = KindsFlow(tmp_path / "s", rows, tmp_path / "out")
+    flow.run(epoch_rows=6)
+    store = rl.open(tmp_path / "s")
+    names = ("total", "items", "seen", "rare", "timers")
+    states = [
+        {n: rows_by_key(store, n, epoch) for n in names} for epoch in store.epochs()
+    ]
+    seen: Counter[str] = Counter()
+
+    for before, after in permutations(range(len(states)), 2):
+        found = rl.stores.diff(f"{tmp_path}/s@{before}", f"{tmp_path}/s@{after}")
+
+        summary = found.summary()
+        assert summary == counted(states[before], states[after]), (before, after)
+        for name, counts in summary.get("op", {}).items():
+            seen.update(f"{name} {kind}" for kind, number in counts.items() if number)
+    assert len(seen) == 15  # every kind of change of every kind of state
 
 
 def test_a_fork_and_its_parent(tmp_path: Path) -> None:
