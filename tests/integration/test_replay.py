@@ -256,6 +256,7 @@ def test_the_command_replays_shows_differences_and_missing_input(
     )
 
     same = CliRunner().invoke(main, ["replay", f"{store}@0..", str(app), "--json"])
+    one = CliRunner().invoke(main, ["replay", f"{store}@1", str(app), "--key", "a"])
     kept = CliRunner().invoke(main, ["check", str(app), "--store", store, "--json"])
     narrow = APP.replace(
         'rl.Value("double", default=0.0)', 'rl.Value("int", default=0)'
@@ -282,6 +283,8 @@ def test_the_command_replays_shows_differences_and_missing_input(
     assert same.exit_code == 0, same.output
     assert json.loads(same.stdout)["matches"] is True
     assert [e["rows"] for e in json.loads(same.stdout)["epochs"]] == [2, 2]
+    assert one.exit_code == 0, one.output
+    assert "state of key a is as it was; outputs were not compared" in one.stdout
     assert kept.exit_code == 0
     steps = [(s["variable"], s["action"]) for s in json.loads(kept.stdout)["upgrade"]]
     assert steps == [(None, "kept"), ("sum", "kept")]

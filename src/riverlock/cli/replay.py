@@ -54,7 +54,7 @@ def replay(  # noqa: PLR0913 - the options of the command
     They begin from the snapshot before them and see the input, time and randomness
     that they saw. The store is only read, a running flow is not disturbed, and sinks
     are told nothing. Exits with 0 if state and outputs are as they were, else with 1,
-    also if the key was not seen at all.
+    also if the key was not seen at all. Of one key, state alone is compared.
 
     With other code than that of the epochs this is a shadow run: it shows which rows
     and which state would have been different.
@@ -87,7 +87,7 @@ def replay(  # noqa: PLR0913 - the options of the command
         )
         click.echo("  next  see which epochs changed it: riverlock explain STORE --key")
     else:
-        _print(found, diff=diff or full, full=full)
+        _print(found, key, diff=diff or full, full=full)
     return 0 if found.matches and not found.saw_nothing else 1
 
 
@@ -161,19 +161,30 @@ def _print_epoch(epoch: EpochReplay) -> None:
         click.echo(f"  {line}")
 
 
-def _print(found: Replay, *, diff: bool, full: bool) -> None:
+def _print(found: Replay, key: str | None, *, diff: bool, full: bool) -> None:
     wrong = sum(not e.matches for e in found.epochs)
     if not found.is_same_code:
         codes = ", ".join(found.recorded_code)
         click.echo(f"shadow run: the epochs ran code {codes}, this is {found.code}")
     if found.matches:
-        click.echo(f"{_number_of(found)}: state and outputs are as they were")
+        click.echo(f"{_number_of(found)}: {_as_it_was(found, key)}")
         return
     click.echo(f"{wrong} of {_number_of(found)} came out differently")
     if diff or not found.is_same_code:
         _print_diff(found, limit=None if full else _SHOWN)
     else:
         click.echo("  next  see what differs: --diff")
+
+
+def _as_it_was(found: Replay, key: str | None) -> str:
+    """Say what was compared, and nothing else."""
+    if key is not None:
+        return f"state of key {key} is as it was; outputs were not compared"
+    outputs = [o for e in found.epochs for o in e.outputs]
+    unknown = dict.fromkeys(o.sink for o in outputs if o.matches is None)
+    if unknown:
+        return f"state is as it was; outputs too, but for {', '.join(unknown)}"
+    return "state and outputs are as they were"
 
 
 def _number_of(found: Replay) -> str:
