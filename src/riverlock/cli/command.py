@@ -79,10 +79,8 @@ def open_catalog(store: str) -> Catalog:
 
     Raises:
         SnapshotNotFoundError: There is none.
+        InvalidConfigError: There is one, but an epoch was named with it.
     """
-    from riverlock.snapshot.catalog import Catalog
-    from riverlock.storage.open import open_storage
+    from riverlock.snapshot.address import open_store
 
-    catalog = Catalog(open_storage(store))
-    catalog.flow()
-    return catalog
+    return open_store(store)

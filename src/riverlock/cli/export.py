@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from riverlock.cli import text
-from riverlock.cli.command import command, open_catalog
-from riverlock.cli.places import place_argument, store_and_epoch
+from riverlock.cli.command import command
+from riverlock.cli.places import open_place, place_argument
 
 if TYPE_CHECKING:
     from riverlock.query.export import Format
@@ -43,9 +43,8 @@ def export(*, place: str, directory: Path, kind: Format, as_json: bool) -> None:
     from riverlock.query.export import export as write
     from riverlock.query.snapshot import Snapshot
 
-    store, at = store_and_epoch(place)
-    catalog = open_catalog(store)
-    snapshot = Snapshot(catalog.storage, catalog.resolve(at))
+    catalog, manifest = open_place(place)
+    snapshot = Snapshot(catalog.storage, manifest)
     made = write(snapshot, directory, kind)
     if as_json:
         tables = [{"name": t.name, "path": str(t.path), "rows": t.rows} for t in made]

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-__all__ = ["place_argument", "store_and_epoch"]
+if TYPE_CHECKING:
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Manifest
+
+__all__ = ["open_place", "place_argument"]
 
 place_argument = click.argument("place", metavar="STORE[@EPOCH|NAME]")
 
 
-def store_and_epoch(place: str) -> tuple[str, str | None]:
-    """Return the store that was named, and the epoch or name if one was.
+def open_place(place: str, at: str | None = None) -> tuple[Catalog, Manifest]:
+    """Open a store and the epoch that was named with it, or by an option.
 
-    An ``@`` is part of the store if a directory is called so, or if a ``/`` follows.
-
-    >>> store_and_epoch("s3://bucket/a@b/store@v1")
-    ('s3://bucket/a@b/store', 'v1')
+    Raises:
+        UsageError: By both.
+        SnapshotNotFoundError: There is no such store, epoch or name.
     """
-    store, mark, at = place.rpartition("@")
-    if not mark or not store or not at or "/" in at or Path(place).is_dir():
-        return place, None
-    return store, at
+    from riverlock.snapshot.address import open_store, split_address
+
+    store, named = split_address(place)
+    if at is not None and named is not None:
+        raise click.UsageError("give the epoch once: STORE@EPOCH or --at")
+    catalog = open_store(store)
+    return catalog, catalog.resolve(at or named)

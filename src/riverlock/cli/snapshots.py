@@ -8,6 +8,7 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
+from riverlock.cli.places import open_place, place_argument
 from riverlock.core.errors import SnapshotError
 
 if TYPE_CHECKING:
@@ -43,12 +44,12 @@ def snapshots(*, store: str, as_json: bool) -> None:
 
 
 @command("snapshot")
-@store_argument
+@place_argument
 @click.argument("name")
 @click.option("--at", metavar="EPOCH", help="The epoch; default: the newest.")
 @click.option("--note", default="", help="A remark that is kept with it.")
 def snapshot(
-    *, store: str, name: str, at: str | None, note: str, as_json: bool
+    *, place: str, name: str, at: str | None, note: str, as_json: bool
 ) -> None:
     r"""Give an epoch a NAME, so that it and its files are kept until further notice.
 
@@ -57,10 +58,10 @@ def snapshot(
     \b
     Examples:
       riverlock snapshot store before-upgrade
-      riverlock snapshot store audit-2026 --at 41 --note "end of year"
+      riverlock snapshot store@41 audit-2026 --note "end of year"
     """
-    catalog = open_catalog(store)
-    epoch = catalog.resolve(at).epoch
+    catalog, manifest = open_place(place, at)
+    epoch = manifest.epoch
     named = catalog.pin(name, epoch=epoch, now_us=text.now_us(), note=note)
     if as_json:
         text.print_json({"name": named.name, "epoch": epoch, "note": named.note})

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from riverlock.cli import text
-from riverlock.cli.command import command, open_catalog
-from riverlock.cli.places import place_argument, store_and_epoch
+from riverlock.cli.command import command
+from riverlock.cli.places import open_place, place_argument
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,9 +42,8 @@ def sql(*, place: str, query: str | None, as_csv: bool, as_json: bool) -> None:
 
     if as_csv and as_json:
         raise click.UsageError("--csv and --json exclude each other")
-    store, at = store_and_epoch(place)
-    catalog = open_catalog(store)
-    snapshot = Snapshot(catalog.storage, catalog.resolve(at))
+    catalog, manifest = open_place(place)
+    snapshot = Snapshot(catalog.storage, manifest)
     views = sql_views(catalog, snapshot)
     if query is None:
         _list(views, snapshot.epoch, as_json=as_json)

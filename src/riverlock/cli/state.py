@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from riverlock.cli import text
-from riverlock.cli.command import command, open_catalog
-from riverlock.cli.places import store_and_epoch
+from riverlock.cli.command import command
+from riverlock.cli.places import open_place, place_argument
 from riverlock.core.errors import RiverlockError
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ _SAMPLE = 3
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete the names of operators and state variables."""
     try:
-        store, epoch = store_and_epoch(ctx.params["store"])
-        manifest = open_catalog(store).resolve(ctx.params.get("at") or epoch)
+        manifest = open_place(ctx.params["place"], ctx.params.get("at"))[1]
         if param.name == "operator":
             names = list(manifest.operators)
         else:
@@ -40,7 +39,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 @command("state")
-@click.argument("store", metavar="STORE[@EPOCH|NAME]")
+@place_argument
 @click.argument("operator", required=False, shell_complete=_complete)
 @click.argument("variable", metavar="[STATE]", required=False, shell_complete=_complete)
 @click.option(
@@ -60,7 +59,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 )
 def state(  # noqa: PLR0913 - the options of the command
     *,
-    store: str,
+    place: str,
     operator: str | None,
     variable: str | None,
     key: str | None,
@@ -83,11 +82,7 @@ def state(  # noqa: PLR0913 - the options of the command
         raise click.UsageError("--key needs an OPERATOR")
     if variable is None and out is not None:
         raise click.UsageError("--out needs an OPERATOR and a STATE")
-    store, epoch = store_and_epoch(store)
-    if at is not None and epoch is not None:
-        raise click.UsageError("give the epoch once: STORE@EPOCH or --at")
-    catalog = open_catalog(store)
-    manifest = catalog.resolve(at or epoch)
+    catalog, manifest = open_place(place, at)
     if operator is None:
         _show_operators(manifest, as_json=as_json)
         return

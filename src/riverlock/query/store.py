@@ -12,8 +12,8 @@ from riverlock.query.channels import channel_names, open_channel
 from riverlock.query.export import export
 from riverlock.query.snapshot import Snapshot
 from riverlock.query.sql import run_sql, sql_views
-from riverlock.snapshot.catalog import MAIN_REGION, Catalog
-from riverlock.storage.open import open_storage
+from riverlock.snapshot.address import open_store as open_catalog
+from riverlock.snapshot.catalog import MAIN_REGION
 
 if TYPE_CHECKING:
     import os
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from riverlock.query.channels import ChannelRows
     from riverlock.query.export import Exported, Format
     from riverlock.query.relation import Relation
+    from riverlock.snapshot.catalog import Catalog
 
 __all__ = ["NamedEpoch", "Store", "open_store"]
 
@@ -190,8 +191,7 @@ def open_store(store: str | os.PathLike[str]) -> Store:
 
     Raises:
         SnapshotNotFoundError: There is none.
+        InvalidConfigError: There is one, but an epoch was named with it.
         UnsupportedFormatError: A newer version wrote it.
     """
-    catalog = Catalog(open_storage(store))
-    catalog.flow()
-    return Store(catalog)
+    return Store(open_catalog(store))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
+from riverlock.core.errors import InvalidConfigError, SnapshotNotFoundError
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.layout import FLOW
 from riverlock.storage.open import open_storage
@@ -17,14 +19,26 @@ __all__ = ["open_address", "open_store", "split_address"]
 _ADDRESS = re.compile(r"(?P<store>.+)@(?P<at>[A-Za-z0-9][A-Za-z0-9_.-]{0,99})")
 
 
-def open_store(store: str) -> Catalog:
+def open_store(store: str | os.PathLike[str]) -> Catalog:
     """Open a store that exists.
 
     Raises:
         SnapshotNotFoundError: There is none.
+        InvalidConfigError: There is one, but an epoch was named with it.
     """
     catalog = Catalog(open_storage(store))
-    catalog.flow()
+    try:
+        catalog.flow()
+    except SnapshotNotFoundError:
+        match = _ADDRESS.fullmatch(os.fspath(store))
+        if match is None or not open_storage(match["store"]).exists(FLOW):
+            raise
+        raise InvalidConfigError(
+            f"store {os.fspath(store)!r}",
+            expected="a store as a whole",
+            found=f"one of its epochs, @{match['at']}",
+            hint=f"leave @{match['at']} away",
+        ) from None
     return catalog
 
 

@@ -48,6 +48,25 @@ def test_snapshot_name_is_taken_once(cli: Any, shop: Path) -> None:
     assert "a new name" in again.err
 
 
+def test_snapshot_of_an_epoch_that_is_named_with_the_store(
+    cli: Any, shop: Path
+) -> None:
+    done = cli("snapshot", f"{shop}@1", "v1", "--json")
+    again = cli("snapshot", f"{shop}@v1", "v2", "--json")
+
+    assert (done.json["epoch"], again.json["epoch"]) == (1, 1)
+    assert cli("snapshot", f"{shop}@1", "v3", "--at", "1").code == 1
+
+
+def test_an_epoch_where_a_store_is_meant_is_told(cli: Any, shop: Path) -> None:
+    for command in ("snapshots", "verify", "status", "forks"):
+        done = cli(command, f"{shop}@1")
+
+        assert done.code == 1
+        assert "leave @1 away" in done.err
+    assert cli("snapshots", f"{shop}x@1").code == 3
+
+
 def test_snapshot_of_unknown_epoch_pins_nothing(cli: Any, shop: Path) -> None:
     assert cli("snapshot", shop, "v1", "--at", 77).code == 3
     assert not (shop / "snapshots").exists()
