@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.times import micros
 from riverlock.core.types import Schema, schema_of
-from riverlock.snapshot.parts import IdSpan
+from riverlock.snapshot.parts import IdSpan, group_span
 from riverlock.state.keys import key_bytes, key_group, window_bytes, with_group
 from riverlock.state.layout import StateLayout
 
@@ -20,17 +20,7 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.records import OperatorState
 
-__all__ = [
-    "SHARED",
-    "KeyPlace",
-    "group_span",
-    "has_panes",
-    "optional_columns",
-    "place_of",
-]
-
-# The ids of what everybody shares.
-SHARED = IdSpan(b"\xff\xff", None)
+__all__ = ["KeyPlace", "has_panes", "optional_columns", "place_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +69,6 @@ def has_panes(state: OperatorState) -> bool:
 def optional_columns(state: OperatorState) -> int:
     """Return how many key columns may be left out, counted from the first."""
     return 1 if has_panes(state) and len(schema_of(state.keys).fields) > 1 else 0
-
-
-def group_span(first: int, end: int) -> IdSpan:
-    """Return the ids of a range of key groups."""
-    return IdSpan(first.to_bytes(2, "big"), end.to_bytes(2, "big"))
 
 
 def place_of(key: Any, state: OperatorState, key_groups: int) -> KeyPlace:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
-from riverlock.query.keys import SHARED, group_span, place_of
+from riverlock.query.keys import place_of
 from riverlock.query.retained import while_retained
 from riverlock.query.rows import Rows
+from riverlock.snapshot.parts import SHARED, group_span
 from riverlock.snapshot.reader import read_entries
 from riverlock.state.keys import group_range
 

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import SnapshotCorruptedError, StorageNotFoundError
 from riverlock.snapshot.parents import locate
-from riverlock.snapshot.parts import ROWS_PER_PART, encode_parts
+from riverlock.snapshot.parts import (
+    ROWS_PER_PART,
+    SHARED,
+    encode_parts,
+    group_span,
+    read_parts,
+)
 from riverlock.snapshot.records import StateFile
 from riverlock.snapshot.sealed import checksum
 
@@ -125,18 +131,24 @@ def read_table(
 ) -> pa.Table:
     """Return the entries of a state file, optionally only those of some key groups.
 
-    Entries without a key group (broadcast state) are always included.
+    Entries without a key group (broadcast state) are always included. Of a file in
+    parts only those are read that can hold such entries.
 
     Raises:
         SnapshotCorruptedError: The file is missing, or is not what was written.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
+    is_whole = groups is None or (
+        groups[0] <= file.first_group and file.end_group <= groups[1]
+    )
+    if groups is not None and not is_whole and file.footer is not None:
+        spans = [group_span(*groups), *([SHARED] if file.shared else [])]
+        return pa.concat_tables(read_parts(storage, file, span) for span in spans)
     data = read_file(storage, file.path, size=file.bytes, expected=file.checksum)
     table = table_of(data)
-    if groups is None or (
-        groups[0] <= file.first_group and file.end_group <= groups[1]
-    ):
+    if groups is None or is_whole:
         return table
     group = table["key_group"]
     inside = pc.and_(pc.greater_equal(group, groups[0]), pc.less(group, groups[1]))

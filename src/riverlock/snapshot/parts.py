@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     from riverlock.snapshot.records import StateFile
     from riverlock.storage.base import Storage
 
-__all__ = ["ROWS_PER_PART", "IdSpan", "encode_parts", "read_parts"]
+__all__ = [
+    "ROWS_PER_PART",
+    "SHARED",
+    "IdSpan",
+    "encode_parts",
+    "group_span",
+    "read_parts",
+]
 
 # A file with more rows than this is written in parts, of at least so many rows.
 ROWS_PER_PART = 8_192
@@ -80,6 +87,15 @@ class IdSpan:
             before = pc.less(ids, pa.scalar(self.end, pa.binary()))
             inside = pc.and_(inside, before)
         return table.filter(inside)
+
+
+# Broadcast entries: their ids begin with a group that no key has (format §5.1).
+SHARED = IdSpan(b"\xff\xff", None)
+
+
+def group_span(first: int, end: int) -> IdSpan:
+    """Return the ids of a range of key groups, the end exclusive."""
+    return IdSpan(first.to_bytes(2, "big"), end.to_bytes(2, "big"))
 
 
 def encode_parts(table: pa.Table, **options: Any) -> tuple[bytes, Footer]:

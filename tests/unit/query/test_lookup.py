@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from tests.unit.query.large import Counting, make_large
+from tests.unit.query.large import Counting, make_large, table
 
 import riverlock as rl
 from riverlock.core.errors import SnapshotCorruptedError
@@ -14,6 +15,7 @@ from riverlock.snapshot import files, parts
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.records import StateFile
 from riverlock.snapshot.verify import verify
+from riverlock.storage import LocalStorage
 
 KEYS, PER_PART, PIECES = 20_000, 128, 2
 ABSENT = KEYS * 7919 + 1
@@ -97,6 +99,55 @@ def _flipped(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(data)
+
+
+@pytest.mark.parametrize("groups", [(0, 43), (43, 86), (86, 128), (5, 6)])
+def test_new_owners_of_key_groups_read_only_what_is_theirs(
+    large: Catalog, groups: tuple[int, int]
+) -> None:
+    storage = large.storage
+    assert isinstance(storage, Counting)
+    state = _files(large)
+    whole = [row for f in state for row in files.read_table(storage, f).to_pylist()]
+    storage.read.clear()
+
+    mine = [
+        row
+        for file in state
+        if file.first_group < groups[1] and groups[0] < file.end_group
+        for row in files.read_table(storage, file, groups).to_pylist()
+    ]
+
+    assert mine == [r for r in whole if groups[0] <= r["key_group"] < groups[1]]
+    share = (groups[1] - groups[0]) / 128
+    footers = sum(0 if f.footer is None else f.footer.bytes for f in state)
+    read = sum(size for _, size in storage.read)
+    # Parts do not end where key groups do: one more on either side.
+    assert read < (share + 0.05) * sum(f.bytes for f in state) + footers
+
+
+@pytest.mark.parametrize("groups", [(0, 43), (43, 86), (86, 128), (0, 128)])
+def test_everyone_reads_what_everyone_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: tuple[int, int]
+) -> None:
+    _small_parts(monkeypatch)
+    storage = LocalStorage(tmp_path)
+    mine = table((n, n) for n in range(1_000))
+    shared = {"id": b"\xff\xff\xc1\x00", "entry": "values", "deleted": False}
+    everyones = pa.Table.from_pylist([shared | {"data": {"n": -1}}], mine.schema)
+    whole = pa.concat_tables([mine, everyones])
+
+    file = files.write_state_file(
+        storage, "f.parquet", whole, epochs=(0, 0), groups=(0, 128)
+    )
+
+    assert file.footer is not None
+    found = files.read_table(storage, file, groups)
+    assert found.to_pylist() == [
+        row
+        for row in whole.to_pylist()
+        if row["key_group"] is None or groups[0] <= row["key_group"] < groups[1]
+    ]
 
 
 @pytest.mark.parametrize("where", ["part", "footer"])
