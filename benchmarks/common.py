@@ -186,7 +186,9 @@ def contest(
         ],
     )
     result = {"records_per_second": rates, "seconds": seconds, "ratios": ratios}
-    save(name, {**result, "mean_records_per_second": means, **vars(chosen)})
+    # Options apart: there is one that is called seconds, too.
+    options = vars(chosen)
+    save(name, {**result, "mean_records_per_second": means, "options": options})
     return chosen
 
 
