@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 # What one contender takes: six seconds to start, a warm-up, what is measured.
 OPTIONS = {
     "keyed_state": (
-        *("--rows", "200000", "--warm-up", "18", "--seconds", "7", "--peers"),
+        *("--rows", "200000", "--warm-up", "26", "--seconds", "7", "--peers"),
         *("transformWithState", "native aggregate (JVM)", "limit (CPython)"),
     ),
     "declarative": (
         *("--warm-up", "18", "--seconds", "7", "--peers"),
         "native, batches of 800,000",
     ),
-    "floor": ("--warm-up", "10", "--seconds", "5"),
+    "floor": ("--warm-up", "24", "--seconds", "5"),
     "growth": ("keys", "--sizes", "10000", "1000000", "--epochs", "24"),
-    "snapshot": ("--warm-up", "14", "--seconds", "7"),
+    "snapshot": ("--warm-up", "22", "--seconds", "7"),
     "latency": ("--paces", "1000", "--warm-up", "10", "--seconds", "8"),
 }
 
