@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator
@@ -24,7 +25,9 @@ from tests.servers.redis import redis_server
 from tests.servers.s3 import s3_settings
 
 import riverlock as rl
-from riverlock.sinks.base import Sink, SinkUse
+from riverlock.core.errors import SinkUnavailableError
+from riverlock.core.types import schema_of
+from riverlock.sinks.base import Probed, Sink, SinkUse
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.databases.sink import SqlSink
 from riverlock.sinks.delta import DeltaSink
@@ -131,6 +134,36 @@ class InAnObjectStore:
     def _settings(self, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in s3_settings(s3_endpoint).items():
             monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        rl.sinks.delta("s3://bucket/probed"),
+        rl.sinks.files("s3://bucket/probed", format="json"),
+    ],
+    ids=["delta", "files"],
+)
+def test_a_probe_says_whether_the_object_store_answers(
+    sink: DeltaSink | FileSink,
+    s3_endpoint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use = SinkUse(uid="out", schema=schema_of("k string"), replaces=False)
+
+    def probe(endpoint: str) -> None:
+        for name, value in s3_settings(endpoint).items():
+            monkeypatch.setenv(name, value)
+        committer = sink.committer(use, LocalStorage(tmp_path))
+        assert isinstance(committer, Probed)
+        committer.probe()
+
+    probe(s3_endpoint)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        with pytest.raises(SinkUnavailableError):
+            probe(f"http://127.0.0.1:{taken.getsockname()[1]}")
 
 
 class TestDeltaInAnObjectStore(InAnObjectStore, TestDelta):

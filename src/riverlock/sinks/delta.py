@@ -26,6 +26,7 @@ from riverlock.core.extras import load_extra
 from riverlock.sinks.committer import of_the_origin
 from riverlock.sinks.files import place
 from riverlock.sinks.partitions import check_columns, partitions
+from riverlock.sinks.reaching import reach
 from riverlock.snapshot.files import encode_table
 from riverlock.storage.open import open_storage
 
@@ -138,6 +139,16 @@ class DeltaCommitter:
         " epoch"
     )
     _application: str = ""
+
+    def probe(self) -> None:
+        """Look whether the table's place answers; change nothing.
+
+        Raises:
+            InvalidConfigError: deltalake is missing.
+            SinkUnavailableError: It does not.
+        """
+        _deltalake()
+        reach(self.sink.path)
 
     def open(self, owner: Owner) -> None:
         """Make the table if there is none; check its columns if there is one.

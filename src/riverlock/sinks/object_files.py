@@ -21,6 +21,7 @@ from riverlock.sinks.file_listing import (
     named,
     own,
 )
+from riverlock.sinks.reaching import reach
 from riverlock.sinks.stagers import STAGED
 from riverlock.sinks.withdrawal import WITHDRAWN, is_withdrawal, withdraw
 from riverlock.storage.local import LocalStorage
@@ -48,6 +49,14 @@ class ObjectFileCommitter:
     )
     # What marks places of this sink.
     mine: dict[str, str] = field(default_factory=dict)
+
+    def probe(self) -> None:
+        """Look whether the object store answers; change nothing.
+
+        Raises:
+            SinkUnavailableError: It does not.
+        """
+        reach(self.sink.path)
 
     def open(self, owner: Owner) -> None:
         """Take the directory for this flow.
