@@ -57,7 +57,7 @@ steps = st.lists(
             ),
             st.integers(0, 100),
         ),
-        st.tuples(st.just("rescale"), st.integers(1, 3)),
+        st.tuples(st.just("rescale"), st.integers(1, 5)),
     ),
     min_size=2,
     max_size=14,

@@ -94,11 +94,12 @@ def test_an_output_and_a_sink_of_the_same_name_do_not_share_a_file(
 def test_what_expires_in_an_epoch_that_is_aborted_stays(
     store: LocalStorage, tmp_path: Path
 ) -> None:
-    from riverlock.runtime.working_copy import Baseline, WorkingCopy
+    from riverlock.runtime.baseline import Baseline
+    from riverlock.runtime.working_copy import WorkingCopy
     from riverlock.state.lmdb_store import LmdbStore
     from riverlock.state.store import Changes, Version
 
-    copy = WorkingCopy(tmp_path / "work", (0, 8))
+    copy = WorkingCopy(tmp_path / "work", (0, 8), "t")
     layout: Any = SimpleNamespace(digest="d" * 32)
     expiry = (50 + (1 << 63)).to_bytes(8, "big")
     changes = Changes.empty()

@@ -42,7 +42,7 @@ from riverlock.runtime.program import (
     EpochInfo,
     OperatorProgram,
 )
-from riverlock.runtime.working_copy import Baseline, WorkingCopy
+from riverlock.runtime.working_copy import WorkingCopy
 from riverlock.sinks.stager import StagePoint, Stager
 from riverlock.snapshot.files import encode_table, write_state_file
 from riverlock.snapshot.layout import RegionPaths
@@ -54,6 +54,7 @@ from riverlock.state.store import EVENT, PROCESSING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from riverlock.runtime.baseline import Baseline
     from riverlock.runtime.one_key import OneKey
     from riverlock.state.layout import StateLayout
     from riverlock.storage.base import Storage
@@ -255,12 +256,13 @@ class _Turn:
     def run(self, batches: Iterable[pa.RecordBatch]) -> Vote:
         task, uid = self.task, self.program.uid
         groups = group_range(self.partition, task.parallelism, task.key_groups)
-        copy = WorkingCopy(Path(task.working_dir) / task.place.region / uid, groups)
+        root = Path(task.working_dir) / task.place.region / uid
+        copy = WorkingCopy(root, groups, task.place.token)
         found = [b for b in batches if b.num_rows]
         table = pa.Table.from_batches(found) if found else None
         if task.only is not None and table is not None:
             table = task.only.rows(table)
-        with copy.in_use(task.place.token):
+        with copy.in_use():
             try:
                 return self._attempt(copy, table)
             except StateCorruptedError:
@@ -329,6 +331,8 @@ class _Turn:
         metrics = {**clock.laps, "dead_letters": len(done.dead)}
         if not isinstance(done, Folding) and done.late_rows:
             metrics[LATE_ROWS] = done.late_rows
+        moved = {"files_read": copy.files_read, "groups_taken": copy.groups_taken}
+        metrics |= {name: count for name, count in moved.items() if count}
         return Vote(
             partition=self.partition,
             attempt=attempt,

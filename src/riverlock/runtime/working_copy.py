@@ -1,117 +1,82 @@
 """Brings a task's working copy to the version its epoch begins at.
 
 Situations: the copy is there already; it is one or more committed epochs behind; it is
-of another schema, another timeline or damaged; there is none. Changes of the last epoch
-are usually found in a local *redo* file, as bytes that need no decoding; otherwise they
-are read from the snapshot. A copy never holds anything that was not committed.
+of another schema, another timeline or damaged; there is none, but other ranges of this
+machine have its key groups; there is nothing. Changes of the last epoch are usually
+found in a local *redo* file, as bytes that need no decoding; otherwise they are read
+from the snapshot. A copy never holds anything that was not committed.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from riverlock.core import faults
+from riverlock.core.errors import StateCorruptedError
+from riverlock.runtime.neighbours import Share, neighbours, only, shared_out
 from riverlock.runtime.redo import Redo, read_redo, write_redo
+from riverlock.runtime.spot import Spot
 from riverlock.runtime.tail import TailReader, tail_at
 from riverlock.snapshot.files import read_table
 from riverlock.snapshot.layout import epoch_of
-from riverlock.snapshot.owner import process_start
 from riverlock.state.lmdb_store import LmdbStore
 from riverlock.state.restore import changes_of
 from riverlock.state.store import Changes, StateReader, Store, Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from riverlock.runtime.baseline import Baseline
+    from riverlock.runtime.neighbours import Range
     from riverlock.snapshot.records import StateFile
     from riverlock.state.changelog import ChangeLog
     from riverlock.state.column_log import ColumnLog
     from riverlock.state.layout import StateLayout
     from riverlock.storage.base import Storage
 
-__all__ = ["Baseline", "WorkingCopy"]
+__all__ = ["WorkingCopy"]
 
 # Expired entries are invisible anyway; a little cleaning per epoch keeps up.
 _PURGE_PER_EPOCH = 20_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Baseline:
-    """The committed state that an epoch starts from, as far as one task needs it."""
-
-    epoch: int | None  # None: before the first epoch
-    now_us: int | None = None  # processing time of that epoch
-    files: tuple[StateFile, ...] = ()
-    history: tuple[tuple[int, str], ...] = ()
-    # Older copies are of an operator that only had the same name.
-    since: int = 0
-
-    def token(self, epoch: int) -> str | None:
-        """Return the token of the run that decided an epoch; None if forgotten."""
-        found = None
-        for first, token in self.history:
-            if first <= epoch:
-                found = token
-        return found
-
-    def version(self, layout: StateLayout) -> Version | None:
-        """Return the version of a store that holds it; None: before the first epoch."""
-        if self.epoch is None:
-            return None
-        token = self.token(self.epoch)
-        assert token is not None
-        return Version(self.epoch, token, layout.digest)
-
-    def within(self, groups: tuple[int, int]) -> Baseline:
-        """Return the part that a range of key groups needs."""
-        files = tuple(
-            f
-            for f in self.files
-            if f.shared or (f.first_group < groups[1] and groups[0] < f.end_group)
-        )
-        return replace(self, files=files)
-
-
 class WorkingCopy:
     """The store of one operator and range of key groups on this machine."""
 
-    def __init__(self, root: Path, groups: tuple[int, int]) -> None:
-        """Name the place: ``<root>/<first>-<end>``; nothing is opened."""
-        name = f"{groups[0]:05d}-{groups[1]:05d}"
+    def __init__(self, root: Path, groups: tuple[int, int], token: str) -> None:
+        """Name the place: ``<root>/<first>-<end>``; nothing is opened.
+
+        Args:
+            root: The directory of all copies of an operator.
+            groups: The range.
+            token: Of the run.
+        """
         self.groups = groups
-        self.store: Store = LmdbStore(root / name)
-        self._tail = tail_at(root / f"{name}.tail")
-        self._redo = root / f"{name}.redo"
-        self._busy = root / f"{name}.busy"
-        self._lock = root / f"{name}.lock"
+        self._spot = Spot(root, groups)
+        self._token = token
+        self.store: Store = LmdbStore(self._spot.store)
+        self._tail = tail_at(self._spot.tail)
+        # Since it was named: state files that were read from the store, and key groups
+        # that other copies had.
+        self.files_read = 0
+        self.groups_taken = 0
 
     @contextmanager
-    def in_use(self, token: str) -> Iterator[None]:
+    def in_use(self) -> Iterator[None]:
         """Mark the copy while user code runs over it.
 
         A mark left by a dead process of *this* run means that a worker crashed with
-        the copy open, perhaps because of it: the copy is thrown away. A mark of an
-        earlier run only says that the driver died, which harms no copy.
+        the copy open, perhaps because of it: the copy is thrown away.
         """
-        self._busy.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._alone():
-            for mark in list(self._busy.iterdir()):
-                pid, _, owner = mark.name.partition("-")
-                if process_start(int(pid)) is None:
-                    if owner == token:
-                        self._clear()
-                    mark.unlink(missing_ok=True)
-        mine = self._busy / f"{os.getpid()}-{token}"
-        mine.touch()
-        try:
+        with self._spot.alone():
+            if self._spot.has_crashed(self._token):
+                self._clear()
+            self._spot.forget_crashes()
+        with self._spot.marked(self._token):
             yield
-        finally:
-            mine.unlink(missing_ok=True)
 
     @contextmanager
     def reading(
@@ -128,7 +93,7 @@ class WorkingCopy:
             StateCorruptedError: The copy is damaged: throw it away and come again.
         """
         with ExitStack() as stack:
-            with self._alone():
+            with self._spot.alone():
                 self.bring_to(base, layout, storage)
                 # Up to the committed time only: the epoch may be aborted, and the
                 # next one may see an earlier instant.
@@ -142,20 +107,13 @@ class WorkingCopy:
 
     def throw_away(self) -> None:
         """Forget the copy: the next one is built from the snapshot."""
-        with self._alone():
+        with self._spot.alone():
             self._clear()
 
     def _clear(self) -> None:
         self.store.clear()
         self._tail.clear()
         self._tail.panes.be_at(None)
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        self._lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._lock.open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
     def bring_to(self, base: Baseline, layout: StateLayout, storage: Storage) -> None:
         """Make the store hold exactly the baseline.
@@ -173,98 +131,146 @@ class WorkingCopy:
             have = self._tail.follow(have, wanted.epoch, base.token)
         if have == wanted:
             return
-        files = self._missing(base, wanted, have)
+        way = _Way(base, wanted, layout, storage)
+        files = base.after(have, wanted)
         if files is None:
             faults.hit("R2")
-            self._clear()
-            files = list(base.files)
-        self._apply(files, wanted, layout, storage)
+            self._build(way)
+        elif len(files) <= 1:
+            self._catch_up(files, way)
+        elif not self._build(way, instead_of=files):
+            self._follow(files, way)
         self._forget_redo(wanted.epoch)
 
-    @staticmethod
-    def _missing(
-        base: Baseline, wanted: Version, have: Version | None
-    ) -> list[StateFile] | None:
-        """Return the files that lead from ``have`` to ``wanted``; None: start anew."""
-        if (
-            have is None
-            or have.schema != wanted.schema
-            or have.epoch >= wanted.epoch
-            or have.epoch < base.since
-            or base.token(have.epoch) != have.token
-        ):
-            return None
-        later = [f for f in base.files if f.last_epoch > have.epoch]
-        # A merged file that reaches back before our version may have dropped
-        # tombstones that we still need.
-        if any(f.first_epoch <= have.epoch for f in later):
-            return None
-        return later
+    def _build(self, way: _Way, *, instead_of: list[StateFile] | None = None) -> bool:
+        """Make the copy anew, of what other copies have and of the store.
 
-    def _apply(
-        self,
-        files: list[StateFile],
-        wanted: Version,
-        layout: StateLayout,
-        storage: Storage,
-    ) -> None:
-        ordered = sorted(files, key=lambda f: (f.first_epoch, f.last_epoch))
-        if len(ordered) <= 1 and self.store.version() is not None:
-            self._catch_up(ordered, wanted, layout, storage)
-            return
-        # Dying half way must not look like any version: it leads to a rebuild.
-        half_way = Version(wanted.epoch, "incomplete", "")
+        Args:
+            way: To the version that is wanted.
+            instead_of: Files that would bring the copy there as it is. Then it is made
+                anew only if nothing of the store is needed for it, and if fewer entries
+                are taken than would have to be read.
+
+        Returns:
+            Whether it was made.
+        """
+        with neighbours(self._spot, way.base, way.wanted, self._token) as found:
+            shares = shared_out(self.groups, found)
+            if instead_of is not None and not self._are_fewer(shares, instead_of):
+                return False
+            try:
+                self._fill(shares, way)
+            except StateCorruptedError:
+                # One of them: which entries of it were wrong before that is not known.
+                self._fill([Share(self.groups, None, has_shared=True)], way)
+        return True
+
+    def _are_fewer(self, shares: list[Share], files: list[StateFile]) -> bool:
+        unread = [f.rows for f in files if not self._spot.redo_of(f.path).exists()]
+        taken = 0
+        for share in shares:
+            if share.of is None:
+                return False
+            taken += share.of.size(share.groups)
+        return taken < sum(unread)
+
+    def _fill(self, shares: list[Share], way: _Way) -> None:
+        self._clear()
+        for share in shares:
+            base = way.base.within(share.groups, shared=share.has_shared)
+            files = list(base.files)
+            if share.of is not None:
+                for changes in share.of.entries(share):
+                    self.store.apply(changes, way.half)
+                    faults.hit("R2")
+                later = base.after(share.of.version, way.wanted)
+                assert later is not None  # or it would be no neighbour
+                files = later
+            for file in _ordered(files):
+                self.store.apply(self._changes(file, share, way), way.half)
+                faults.hit("R2")
+        self.store.apply(Changes.empty(), way.wanted)
+        sizes = [s.groups[1] - s.groups[0] for s in shares if s.of is not None]
+        self.groups_taken += sum(sizes)
+
+    def _changes(self, file: StateFile, share: Share, way: _Way) -> Changes:
+        """Return what a file changes in the groups of a share."""
+        if share.groups == self.groups and share.of is None:
+            return self._redone(file, way)[0].changes()
+        spots = [self._spot] if share.of is None else [self._spot, share.of.spot]
+        for spot in spots:
+            redo = read_redo(spot.redo_of(file.path), way.layout.digest)
+            if redo is not None:
+                return only(redo.changes(), share)
+        return only(self._read(file, share.groups, way), share)
+
+    def _follow(self, files: list[StateFile], way: _Way) -> None:
+        """Take the changes of several files."""
         if not self._tail.is_empty:
-            self.store.apply(self._tail.changes(), half_way)
-        for file in ordered:
-            self.store.apply(self._redone(file, layout, storage)[0].changes(), half_way)
+            self.store.apply(self._tail.changes(), way.half)
+        for file in _ordered(files):
+            self.store.apply(self._redone(file, way)[0].changes(), way.half)
             faults.hit("R2")
-        self.store.apply(Changes.empty(), wanted)
+        self.store.apply(Changes.empty(), way.wanted)
         self._tail.clear()
 
-    def _catch_up(
-        self,
-        files: list[StateFile],
-        wanted: Version,
-        layout: StateLayout,
-        storage: Storage,
-    ) -> None:
+    def _catch_up(self, files: list[StateFile], way: _Way) -> None:
         """Take the changes of at most one file, as happens in every epoch."""
         redo, found = Redo.of(Changes.empty()), None
         for file in files:
-            redo, found = self._redone(file, layout, storage)
-        may_wait = redo.fits and not (layout.handled or redo.timers or redo.expiries)
+            redo, found = self._redone(file, way)
+        may_wait = redo.fits and not (
+            way.layout.handled or redo.timers or redo.expiries
+        )
         # Nothing to wait for: the version moves on, or a compaction would overtake it.
         if not may_wait or (not files and self._tail.is_empty):
-            self.store.apply(self._tail.with_all(redo), wanted)
+            self.store.apply(self._tail.with_all(redo), way.wanted)
             self._tail.clear()
             return
-        self._tail.add(redo, wanted, found)
+        self._tail.add(redo, way.wanted, found)
         if self._tail.is_full:
-            self.store.apply(self._tail.changes(), wanted)
+            self.store.apply(self._tail.changes(), way.wanted)
             self._tail.clear()
 
-    def _redone(
-        self, file: StateFile, layout: StateLayout, storage: Storage
-    ) -> tuple[Redo, Path | None]:
+    def _redone(self, file: StateFile, way: _Way) -> tuple[Redo, Path | None]:
         """Return what a state file changes, and the redo file that said it."""
-        path = self._redo_path(file.path)
-        redo = read_redo(path, layout.digest)
+        path = self._spot.redo_of(file.path)
+        redo = read_redo(path, way.layout.digest)
         if redo is not None:
             return redo, path
-        return Redo.of(changes_of(read_table(storage, file, self.groups), layout)), None
+        return Redo.of(self._read(file, self.groups, way)), None
+
+    def _read(self, file: StateFile, groups: Range, way: _Way) -> Changes:
+        self.files_read += 1
+        return changes_of(read_table(way.storage, file, groups), way.layout)
 
     def write_redo(
         self, path: str, log: ChangeLog | ColumnLog, layout: StateLayout
     ) -> None:
         """Keep the bytes of a change file until it is known whether it counts."""
-        write_redo(self._redo_path(path), Redo.of_log(log), layout.digest)
-
-    def _redo_path(self, path: str) -> Path:
-        return self._redo / (Path(path).stem + ".redo")
+        write_redo(self._spot.redo_of(path), Redo.of_log(log), layout.digest)
 
     def _forget_redo(self, epoch: int) -> None:
         with suppress(OSError, ValueError):
-            for old in self._redo.iterdir():
+            for old in self._spot.redos():
                 if epoch_of(old.name) <= epoch:
                     old.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Where a copy is to come, and what it needs for it."""
+
+    base: Baseline
+    wanted: Version
+    layout: StateLayout
+    storage: Storage
+
+    @property
+    def half(self) -> Version:
+        """What is no version: dying half way leads to a rebuild."""
+        return Version(self.wanted.epoch, "incomplete", "")
+
+
+def _ordered(files: list[StateFile]) -> list[StateFile]:
+    return sorted(files, key=lambda f: (f.first_epoch, f.last_epoch))

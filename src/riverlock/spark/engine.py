@@ -25,6 +25,7 @@ from riverlock.core.errors import (
 )
 from riverlock.flow.graph import declared_behind_keyed
 from riverlock.flow.unkeyed import ALL, ALL_RECORDS
+from riverlock.runtime.baseline import Baseline
 from riverlock.runtime.columns import GROUP, INPUT, SEQ
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
@@ -41,7 +42,6 @@ from riverlock.runtime.task import (
     StageTask,
     decode_outcome,
 )
-from riverlock.runtime.working_copy import Baseline
 from riverlock.spark.compile import (
     CompiledFlow,
     KeyedStage,

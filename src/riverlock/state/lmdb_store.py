@@ -34,7 +34,7 @@ from riverlock.core.errors import StateCorruptedError
 from riverlock.core.times import END_US
 from riverlock.state.key_columns import group_column, window_ends
 from riverlock.state.keys import time_bytes, time_of, window_of, window_span
-from riverlock.state.store import Changes, Rows, StateReader, Version
+from riverlock.state.store import Changes, Rows, Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,6 +64,8 @@ _VERSION = b"version"
 _SUMS = b"sums"
 # Whether a window is here at all takes a look into each key group.
 _FEW_WINDOWS = 16
+# So many entries are given to another store in one transaction.
+_AT_ONCE = 100_000
 # Where the sum of the timers is kept among those of key groups, which have two bytes.
 _TIMERS = b"timers"
 
@@ -107,12 +109,21 @@ class LmdbStore:
         self._data = path / "data.mdb"
 
     def version(self) -> Version | None:
-        """Return the version, or None for an empty or untrustworthy store."""
+        """Return the version, or None for an empty or untrustworthy store.
+
+        A store without one is made empty.
+        """
+        found = self.peek()
+        if found is None:
+            self.clear()
+        return found
+
+    def peek(self) -> Version | None:
+        """Return the version, and leave the store as it is if there is none."""
         if self._is_sealed():
             # Damaged: as good as none.
             with suppress(StateCorruptedError, msgspec.MsgspecError):
                 return self._retrying(self._read_version)
-        self.clear()
         return None
 
     def apply(self, changes: Changes, version: Version) -> None:
@@ -130,7 +141,7 @@ class LmdbStore:
         shutil.rmtree(self.path, ignore_errors=True)
 
     @contextmanager
-    def read(self) -> Iterator[StateReader]:
+    def read(self) -> Iterator[_LmdbReader]:
         """Open one read transaction; MVCC keeps it at its version."""
         txn, opened = self._retrying(lambda o: (o.env.begin(), o))
         with txn:
@@ -350,7 +361,7 @@ class _LmdbReader:
         self._timers = txn.cursor(opened.dbs[1])
         self._txn = txn
         self._db = opened.dbs[0]
-        self._timers_db = opened.dbs[1]
+        self._timers_db, self._expiry = opened.dbs[1:3]
         self._meta = opened.dbs[3]
         self._trusted = opened.trusted
         self._path = path
@@ -393,7 +404,10 @@ class _LmdbReader:
 
     def _groups(self) -> Iterable[bytes]:
         """Return all key groups that have entries, or should have."""
-        return (g for g in _Sums(self._txn, self._meta).of if g != _TIMERS)
+        sums = _Sums(self._txn, self._meta)
+        if not sums.is_whole:
+            raise self._damage("the sums of ids fail their CRC")
+        return (g for g in sums.of if g != _TIMERS)
 
     def get(self, entry_id: bytes) -> bytes | None:
         try:
@@ -427,6 +441,37 @@ class _LmdbReader:
                 yield entry_id, self._checked(entry_id, raw)
         except _DAMAGE as error:
             raise self._damaged(error) from error
+
+    @property
+    def size(self) -> int:
+        """How many entries there are."""
+        return int(self._txn.stat(self._db)["entries"])
+
+    def part(self, groups: Iterable[bytes]) -> Iterator[Changes]:
+        """Give all that some key groups have, as changes of an empty store.
+
+        Args:
+            groups: What the ids of their entries begin with.
+        """
+        names, found = set(groups), Changes.empty()
+        for group in sorted(names):
+            for entry_id, payload in self.scan(group):
+                found.puts[entry_id] = payload
+                if len(found.puts) == _AT_ONCE:
+                    yield found
+                    found = Changes.empty()
+        try:
+            self._trust(_TIMERS)
+            for raw_id, raw in self._txn.cursor(self._timers_db).iternext():
+                if raw_id[9:11] in names:
+                    payload = self._checked(raw_id, raw)
+                    found.timers.append((raw_id[:9], raw_id[9:], payload))
+            for item in self._txn.cursor(self._expiry).iternext(values=False):
+                if item[8:10] in names:
+                    found.expiries.append(item)
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
+        yield found
 
     def windows(self, after_us: int | None, until_us: int) -> Rows:
         low, high = window_span(after_us, until_us)

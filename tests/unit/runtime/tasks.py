@@ -13,6 +13,7 @@ from pyspark import cloudpickle
 from riverlock.coordinator.votes import Vote
 from riverlock.core.types import schema_of
 from riverlock.flow.process import Process
+from riverlock.runtime.baseline import Baseline
 from riverlock.runtime.columns import GROUP, SEQ
 from riverlock.runtime.program import MAIN, EpochInfo, OperatorProgram
 from riverlock.runtime.task import (
@@ -22,7 +23,6 @@ from riverlock.runtime.task import (
     Targets,
     decode_outcome,
 )
-from riverlock.runtime.working_copy import Baseline
 from riverlock.sinks.stager import StagePoint
 from riverlock.snapshot.files import live, merge_tables, read_table
 from riverlock.snapshot.records import StateFile
@@ -56,6 +56,8 @@ class Tasks:
     files: tuple[StateFile, ...] = ()
     history: tuple[tuple[int, str], ...] = ((1, "run-1"),)
     votes: list[Vote] = field(default_factory=list)
+    # Tasks that run on other machines than the first.
+    elsewhere: dict[int, Path] = field(default_factory=dict)
 
     def program(self) -> bytes:
         program = OperatorProgram(
@@ -117,9 +119,11 @@ class Tasks:
 
     def attempt(self, rows: list[tuple[str, int]]) -> list[Vote]:
         """Run all tasks of the next epoch without deciding it."""
-        task, begun = pickle.loads(pickle.dumps((self.task(), self.begun())))
+        everywhere, begun = pickle.loads(pickle.dumps((self.task(), self.begun())))
         votes = []
         for partition in range(self.parallelism):
+            home = self.elsewhere.get(partition, self.working_dir)
+            task = replace(everywhere, working_dir=str(home))
             batches = self.batches(rows, partition)
             outcome = decode_outcome(task(batches, partition, begun))
             if outcome.error is not None:
@@ -151,7 +155,7 @@ class Tasks:
             merge_tables([read_table(self.storage, f) for f in self.files]), 0
         )
         rows = [r for r in merged.to_pylist() if r["entry"] == "values"]
-        return {r["key"]["k"]: r["data"] for r in rows}
+        return {r["key"]["k"]: r["data"] for r in rows if r["key"]}
 
     def copies(self) -> list[Path]:
         root = self.working_dir / "main" / "op"

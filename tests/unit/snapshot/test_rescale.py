@@ -6,12 +6,16 @@ import shutil
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.snapshot.killing import arm, killed, killed_at
 from tests.unit.snapshot.small_flow import SmallFlow, output_of, state_of
 
+from riverlock.runtime import working_copy
 from riverlock.runtime.driver import RegionDriver
+from riverlock.snapshot.files import read_table
+from riverlock.snapshot.records import StateFile
 from riverlock.snapshot.verify import verify
 
 TASKS = (1, 2, 7, 3, 1)
@@ -87,4 +91,34 @@ def test_rescale_while_the_flow_runs_with_a_crash_in_each_restore(
     flow.run(epoch_rows=50)
     assert flow.state() == state_of(ROWS)
     assert flow.output() == output_of(ROWS)
+    assert [r.problems for r in verify(flow.catalog) if not r.is_whole] == []
+
+
+def test_groups_that_stay_on_the_machine_are_not_read_from_the_store(
+    flow: SmallFlow, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    read = tmp_path / "read"  # by those that are killed too
+    read.touch()
+
+    def counted(storage: Any, file: StateFile, groups: Any) -> Any:
+        with read.open("a") as out:
+            out.write(f"{file.path}: {file.bytes} bytes\n")
+        return read_table(storage, file, groups)
+
+    monkeypatch.setattr(working_copy, "read_table", counted)
+    flow.run(2, epoch_rows=10)
+    for before, tasks in pairwise(TASKS):
+        flow.parallelism = tasks
+        # Before anything is taken, with a part of it, and with the copies made.
+        for point, count in (("R2", 1), ("R2", 2), ("R2", 3), ("P2", tasks)):
+            assert killed_at(point, lambda: flow.run(1, epoch_rows=10), count=count), (
+                f"{point} was not reached from {before} to {tasks}"
+            )
+            check(flow)
+        flow.run(1, epoch_rows=10)
+        check(flow)
+        assert flow.catalog.resolve(None).parallelism == tasks
+        assert read.read_text() == "", f"from {before} to {tasks}"
+        flow.run(3, epoch_rows=5)
+        check(flow)
     assert [r.problems for r in verify(flow.catalog) if not r.is_whole] == []

@@ -255,6 +255,21 @@ def test_lmdb_notices_a_flipped_byte_in_a_window(tmp_path: Path) -> None:
             reader.windows(None, 2)
 
 
+def test_lmdb_notices_damage_to_what_says_which_groups_there_are(
+    tmp_path: Path,
+) -> None:
+    store = LmdbStore(tmp_path / "copy")
+    store.apply(puts((b"\0\0" + window_bytes(1), b"row")), V1)
+    store.close()
+    data = store.path / "data.mdb"
+    whole = msgspec.msgpack.encode({b"\0\0": 0})[:5]
+    assert whole in data.read_bytes()
+    data.write_bytes(data.read_bytes().replace(whole, whole[:-1] + b"\1"))
+
+    with store.read() as reader, pytest.raises(StateCorruptedError, match="CRC"):
+        reader.windows(None, 1)
+
+
 def test_lmdb_is_readable_after_its_writer_was_killed(tmp_path: Path) -> None:
     program = f"""
 import os, signal
