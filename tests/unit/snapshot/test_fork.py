@@ -4,6 +4,7 @@ import os
 import shutil
 from datetime import timedelta
 from pathlib import Path
+from stat import S_ISDIR
 
 import msgspec
 import pytest
@@ -80,6 +81,43 @@ def test_parent_and_fork_go_on_each_by_itself(
     if copy:
         shutil.rmtree(parent.store)
         check_whole(child)
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_all_of_a_fork_is_on_disk_before_it_is_a_store(
+    parent: SmallFlow,
+    child: SmallFlow,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    copy: bool,
+) -> None:
+    synced: set[tuple[int, int]] = set()
+    not_yet: list[Path] = []
+    sync, put = LocalStorage._sync, LocalStorage.put_if_absent
+
+    def seen(self: LocalStorage, descriptor: int) -> None:
+        sync(self, descriptor)
+        stat = os.fstat(descriptor)
+        # Of a directory: with so many entries.
+        size = len(os.listdir(descriptor)) if S_ISDIR(stat.st_mode) else stat.st_size
+        synced.add((stat.st_ino, size))
+
+    def checked(self: LocalStorage, path: str, data: bytes) -> bool:
+        if path == "flow.json":
+            for place in (child.store, *child.store.rglob("*")):
+                stat = place.stat()
+                entries = list(place.iterdir()) if place.is_dir() else None
+                size = stat.st_size if entries is None else len(entries)
+                if place.name != ".tmp" and (stat.st_ino, size) not in synced:
+                    not_yet.append(place)
+        return put(self, path, data)
+
+    monkeypatch.setattr(LocalStorage, "_sync", seen)
+    monkeypatch.setattr(LocalStorage, "put_if_absent", checked)
+    forked(parent, child, copy=copy)
+
+    assert not_yet == []
+    assert len(list(child.store.rglob("*.parquet"))) == (4 if copy else 0)
 
 
 def test_a_fork_of_a_fork_needs_both(
