@@ -9,9 +9,12 @@ import click
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
 from riverlock.cli.places import open_place, place_argument
+from riverlock.cli.ranges import brief_range
 from riverlock.core.errors import SnapshotError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from riverlock.snapshot.catalog import Catalog
 
 __all__ = ["snapshot", "snapshots"]
@@ -23,7 +26,8 @@ def snapshots(*, store: str, as_json: bool) -> None:
     r"""List the epochs that are kept, and the names given to them.
 
     Any of them can be looked into with `riverlock state STORE --at EPOCH`, or gone back
-    to. With --json each has the input ranges that it read.
+    to. ``read`` says where each source was and where it came to; with --json each epoch
+    has these offsets as they are.
 
     \b
     Examples:
@@ -81,6 +85,7 @@ _COLUMNS = (
     "tasks",
     "run",
     "code",
+    "read",
     "names",
 )
 
@@ -123,6 +128,13 @@ def _row(catalog: Catalog, epoch: int, names: list[str]) -> dict[str, Any]:
     }
 
 
+def _read(inputs: dict[str, Any]) -> Iterator[str]:
+    for uid, span in inputs.items():
+        moved = brief_range(span["start"], span["end"])
+        if moved:
+            yield f"{uid} {moved}"
+
+
 def _shown(row: dict[str, Any], now: int) -> list[str]:
     names = ", ".join(row["names"])
     if row["problem"] is not None:
@@ -140,5 +152,6 @@ def _shown(row: dict[str, Any], now: int) -> list[str]:
         str(row["parallelism"]),
         str(row["run"]),
         row["code"][:8],
+        "; ".join(_read(row["inputs"])),
         names,
     ]
