@@ -17,6 +17,7 @@ from riverlock.snapshot import fork as forking
 from riverlock.snapshot import lineage as origins
 from riverlock.snapshot import repair as repairing
 from riverlock.snapshot import restore as going_back
+from riverlock.snapshot import touches as provenance
 from riverlock.snapshot.address import open_address, open_store
 from riverlock.snapshot.inspection import inspect
 from riverlock.snapshot.lease import leased
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
     from riverlock.snapshot.fork import Fork
     from riverlock.snapshot.inspection import Inspection
     from riverlock.snapshot.lease import Lease
-    from riverlock.snapshot.lineage import Lineage, Touch
+    from riverlock.snapshot.lineage import Lineage
     from riverlock.snapshot.records import ForkRecord, Manifest, Named
     from riverlock.snapshot.repair import Repair
     from riverlock.snapshot.restore import Restore
+    from riverlock.snapshot.touches import Touch
 
 __all__ = [
     "diff",
@@ -274,7 +276,9 @@ def explain(address: str) -> Lineage:
 def touches(address: str, operator: str, key: str) -> list[Touch]:
     """Say which epochs, up to one, changed a key, and what they had read.
 
-    Of epochs whose changes have been merged only their span is known.
+    Of epochs whose changes have been merged only their span is known. Epochs in which
+    the operator had another uid are among them, and those of the store that a fork
+    began with, if that can be reached.
 
     Args:
         address: ``store@epoch`` or ``store@name``.
@@ -285,18 +289,10 @@ def touches(address: str, operator: str, key: str) -> list[Touch]:
         SnapshotNotFoundError: There is no such epoch or operator.
         InvalidConfigError: It cannot be a key of the operator.
     """
-    from dataclasses import replace
-
     from riverlock.cli.keys import typed_key
-    from riverlock.core.types import schema_of
     from riverlock.query.keys import place_of
 
     catalog, manifest = open_address(address)
     state = operator_of(manifest, operator, store=catalog.storage.uri)
-    values = typed_key(key, state)
-    names = schema_of(state.keys).names[-len(values) :]
-    place = replace(
-        place_of(values, state, manifest.key_groups),
-        values=dict(zip(names, values, strict=True)),
-    )
-    return origins.touches(catalog, manifest, operator, place.of)
+    place = place_of(typed_key(key, state), state, manifest.key_groups)
+    return provenance.touches(catalog, manifest, operator, place.span, place.of)

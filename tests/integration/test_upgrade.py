@@ -185,9 +185,15 @@ def test_state_follows_the_code_or_is_refused(
     assert catalog.resolve(None).operators["new"].timers.processing_us is not None
     assert "side" in catalog.manifest(newest).operators
     assert all(report.is_whole for report in verify(catalog))
+    # Each epoch has records of all keys; until `newest` the operator was `old`.
+    touched = rl.stores.touches(store, "new", "0")
+    assert [(t.first, t.last) for t in touched] == [(e, e) for e in catalog.epochs()]
+    assert all(t.inputs for t in touched)
 
     # A uid that is used again begins without state, whatever copies there are.
     again = rl.sinks.memory()
     flow = flow_of(New(), "old", 300, again).retired("new", "numbers")
     flow.run(store, **some)
     assert min(row[1] for row in again.rows()) == 1
+    touched = rl.stores.touches(store, "old", "0")
+    assert [t.first for t in touched] == catalog.epochs()[-1:]

@@ -14,8 +14,9 @@ from riverlock.cli.set import parameter_rows
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from riverlock.snapshot.lineage import Leg, Lineage, Touch
+    from riverlock.snapshot.lineage import Leg, Lineage
     from riverlock.snapshot.records import InputRange, Parameter
+    from riverlock.snapshot.touches import Touch
 
 __all__ = ["explain"]
 

@@ -157,6 +157,7 @@ def _advance(
         ),
         windows=operator.windows,
         since=pending.epoch if old is None else old.since,
+        was=None if old is None else old.was,
     )
 
 

@@ -147,7 +147,7 @@ class Upgrade:
         count = newest.parallelism
         pieces = [group_range(t, count, newest.key_groups) for t in range(count)]
         attempt = f"m-{uuid.uuid4().hex[:12]}"
-        return {
+        made = {
             uid: Migration(uid, declared[uid], moves).rewrite(
                 catalog.storage,
                 catalog.paths,
@@ -159,12 +159,16 @@ class Upgrade:
             )
             for uid, moves in self.moves.items()
         }
+        return {
+            uid: msgspec.structs.replace(state, was=before.get(uid, uid))
+            for uid, state in made.items()
+        }
 
     def _since(self, uid: str, state: OperatorState, epoch: int) -> OperatorState:
         """Mark an operator that has a new name: an older copy of that name is none."""
         if uid not in self.renamed:
             return state
-        return msgspec.structs.replace(state, since=epoch)
+        return msgspec.structs.replace(state, since=epoch, was=uid)
 
 
 def plan_upgrade(

@@ -35,7 +35,7 @@ from riverlock.snapshot.layout import (
     parent_path,
 )
 from riverlock.snapshot.lease import leased
-from riverlock.snapshot.parents import parent_in, read_parent
+from riverlock.snapshot.parents import own_path, parent_in, read_parent
 from riverlock.snapshot.records import (
     FORMAT,
     PARENTS_FEATURE,
@@ -189,12 +189,7 @@ def _parents(catalog: Catalog, plan: Fork) -> Iterator[Origin]:
 
 def _copy_file(old: Storage, new: Storage, file: StateFile) -> None:
     data = read_file(old, file.path, size=file.bytes, expected=file.checksum)
-    new.put(_own_path(file.path), data)
-
-
-def _own_path(path: str) -> str:
-    flow = parent_in(path)
-    return path if flow is None else path.removeprefix(f"{PARENTS}{flow}/")
+    new.put(own_path(file.path), data)
 
 
 def _copy_lists(old: Storage, new: Storage, target: Manifest) -> None:
@@ -265,7 +260,7 @@ def _first(plan: Fork, record: ForkRecord, run: Run, *, now_us: int) -> Manifest
 
 def _path_in(plan: Fork, path: str) -> str:
     if plan.is_copy:
-        return _own_path(path)
+        return own_path(path)
     return path if parent_in(path) else f"{PARENTS}{plan.origin.flow}/{path}"
 
 

@@ -1,4 +1,4 @@
-"""What led to an epoch: runs, code, inputs; and which epochs touched a key."""
+"""What led to an epoch: runs, code, inputs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from riverlock.snapshot.files import read_table
 from riverlock.snapshot.layout import epoch_of
-from riverlock.snapshot.reader import operator_of
 from riverlock.snapshot.timeline import UNDONE, is_restored, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    import pyarrow as pa
+    from collections.abc import Iterator
 
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.records import (
@@ -23,10 +19,9 @@ if TYPE_CHECKING:
         InputRange,
         Manifest,
         Run,
-        StateFile,
     )
 
-__all__ = ["Leg", "Lineage", "Touch", "lineage", "touches"]
+__all__ = ["Leg", "Lineage", "ancestors", "lineage"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,27 +67,6 @@ class Lineage:
     inputs: dict[str, InputRange]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Touch:
-    """Epochs that changed a key; one epoch, unless its changes have been merged.
-
-    Attributes:
-        first: The first epoch that may have.
-        last: The last one.
-        entries: How many entries of the key the file has.
-        deletes: How many of them say that something is gone.
-        inputs: What the epoch read, if it is one and retained.
-        path: The file that says so.
-    """
-
-    first: int
-    last: int
-    entries: int
-    deletes: int
-    inputs: dict[str, InputRange] | None
-    path: str
-
-
 def lineage(catalog: Catalog, manifest: Manifest) -> Lineage:
     """Return what led to an epoch, as far as the store still knows.
 
@@ -100,7 +74,7 @@ def lineage(catalog: Catalog, manifest: Manifest) -> Lineage:
         SnapshotError: A record cannot be read.
     """
     runs = _runs(catalog)
-    retained = list(_ancestors(catalog, manifest))
+    retained = list(ancestors(catalog, manifest))
     return Lineage(
         flow=catalog.flow(),
         manifest=manifest,
@@ -116,7 +90,7 @@ def _runs(catalog: Catalog) -> dict[int, Run]:
     return {n: run for n, run in found if run is not None}
 
 
-def _ancestors(catalog: Catalog, manifest: Manifest) -> Iterator[Manifest]:
+def ancestors(catalog: Catalog, manifest: Manifest) -> Iterator[Manifest]:
     """Yield the retained epochs that led to a manifest, it included, oldest first."""
     timeline = spans(manifest)
     for epoch in catalog.epochs():
@@ -168,58 +142,3 @@ def _inputs(retained: list[Manifest]) -> dict[str, InputRange]:
             rows = (before.rows or 0) + (span.rows or 0) if known else None
             found[uid] = msgspec.structs.replace(before, end=span.end, rows=rows)
     return found
-
-
-def touches(
-    catalog: Catalog,
-    manifest: Manifest,
-    operator: str,
-    of_key: Callable[[pa.Table], pa.Table],
-) -> list[Touch]:
-    """Return the epochs up to a manifest that changed a key, oldest first.
-
-    Args:
-        catalog: The store.
-        manifest: The last epoch to look at.
-        operator: The operator.
-        of_key: Picks the entries of the key.
-
-    Raises:
-        SnapshotNotFoundError: There is no such operator.
-        SnapshotCorruptedError: A file is missing or altered.
-    """
-    operator_of(manifest, operator, store=catalog.storage.uri)
-    retained = {m.epoch: m for m in _ancestors(catalog, manifest)}
-    found = []
-    for file in _files(retained.values(), operator):
-        is_single = file.first_epoch == file.last_epoch
-        epochs = range(file.first_epoch, file.last_epoch + 1)
-        if not is_single and all(e in retained for e in epochs):
-            continue  # the files of these epochs are there, and say more
-        rows = of_key(read_table(catalog.storage, file))
-        if rows.num_rows == 0:
-            continue
-        deletes = sum(rows["deleted"].to_pylist())
-        epoch = retained.get(file.first_epoch) if is_single else None
-        found.append(
-            Touch(
-                first=file.first_epoch,
-                last=file.last_epoch,
-                entries=rows.num_rows,
-                deletes=deletes,
-                inputs=None if epoch is None else epoch.inputs,
-                path=file.path,
-            )
-        )
-    return sorted(found, key=lambda t: (t.last, t.first))
-
-
-def _files(manifests: Iterable[Manifest], operator: str) -> Iterator[StateFile]:
-    """Yield each file once; of merged files only those that are in use."""
-    seen: set[str] = set()
-    for manifest in manifests:
-        state = manifest.operators.get(operator)
-        for file in () if state is None else state.files:
-            if file.path not in seen:
-                seen.add(file.path)
-                yield file

@@ -17,7 +17,7 @@ from riverlock.storage.open import open_storage
 if TYPE_CHECKING:
     from riverlock.storage.base import Storage
 
-__all__ = ["holds", "locate", "parent_in", "read_parent"]
+__all__ = ["holds", "locate", "own_path", "parent_in", "read_parent"]
 
 
 def parent_in(path: str) -> str | None:
@@ -25,6 +25,12 @@ def parent_in(path: str) -> str | None:
     if not path.startswith(PARENTS):
         return None
     return path.removeprefix(PARENTS).partition("/")[0]
+
+
+def own_path(path: str) -> str:
+    """Return the path of a file in the store that it was written to."""
+    flow = parent_in(path)
+    return path if flow is None else path.removeprefix(f"{PARENTS}{flow}/")
 
 
 def read_parent(storage: Storage, flow: str) -> Origin | None:
@@ -44,7 +50,7 @@ def locate(storage: Storage, path: str) -> tuple[Storage, str]:
     parent = read_parent(storage, flow)
     if parent is None:
         return storage, path
-    return open_storage(parent.store), path.removeprefix(f"{PARENTS}{flow}/")
+    return open_storage(parent.store), own_path(path)
 
 
 def holds(storage: Storage, path: str) -> bool:

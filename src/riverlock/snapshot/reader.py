@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from riverlock.snapshot.records import Manifest, OperatorState, StateFile
     from riverlock.storage.base import Storage
 
-__all__ = ["merged_entries", "operator_of", "read_entries", "read_variable"]
+__all__ = [
+    "entries_in",
+    "merged_entries",
+    "operator_of",
+    "read_entries",
+    "read_variable",
+]
 
 
 def operator_of(manifest: Manifest, uid: str, *, store: str) -> OperatorState:
@@ -69,10 +75,15 @@ def merged_entries(
         ordered = [f for f in ordered if span.meets_file(f)]
     if not ordered:
         return None
-    return merge_tables([_entries(storage, f, span) for f in ordered])
+    return merge_tables([entries_in(storage, f, span) for f in ordered])
 
 
-def _entries(storage: Storage, file: StateFile, span: IdSpan | None) -> pa.Table:
+def entries_in(storage: Storage, file: StateFile, span: IdSpan | None) -> pa.Table:
+    """Return the entries of a file in a span of ids; reads what can hold some.
+
+    Raises:
+        SnapshotCorruptedError: The file is missing or altered.
+    """
     if span is None:
         return read_table(storage, file)
     if file.footer is not None:

@@ -153,6 +153,8 @@ class OperatorState(Record, frozen=True):
     windows: str | None = None
     # Copies of this state that are of an earlier epoch are of another operator.
     since: int = 0
+    # The uid that this state had until then; None: there was none.
+    was: str | None = None
     # What its user code saw in this epoch.
     parameters: dict[str, Parameter] = {}
 
