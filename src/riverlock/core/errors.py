@@ -28,7 +28,10 @@ since errors cross from Spark workers to the driver.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "CommitRejectedError",
@@ -293,13 +296,29 @@ class SnapshotNotFoundError(SnapshotError):
     code = "SNAPSHOT_NOT_FOUND"
 
     def __init__(self, what: str, *, store: str, available: str) -> None:
-        """Name what was asked for and what there is."""
+        """Name what was asked for and what there is.
+
+        Args:
+            what: What was asked for.
+            store: Where.
+            available: What the store has instead, to follow on that word.
+        """
         super().__init__(
-            f"could not find {what} in {store}: there is {available}",
+            f"could not find {what} in {store}, which has {available}",
             what=what,
             store=store,
             available=available,
         )
+
+    @classmethod
+    def among(
+        cls, what: str, *, store: str, kind: str, names: Iterable[str]
+    ) -> SnapshotNotFoundError:
+        """Return the error of a name that is none of those there are."""
+        known = list(names)
+        several = "s" if len(known) > 1 else ""
+        listed = f"{kind}{several} {', '.join(known)}" if known else f"no {kind}"
+        return cls(what, store=store, available=listed)
 
 
 class SnapshotCorruptedError(SnapshotError):

@@ -43,10 +43,8 @@ def open_channel(storage: Storage, name: str) -> ChannelRows:
     """
     names = channel_names(storage)
     if name not in names:
-        raise SnapshotNotFoundError(
-            f"channel {name!r}",
-            store=storage.uri,
-            available=", ".join(names) or "no channel",
+        raise SnapshotNotFoundError.among(
+            f"channel {name!r}", store=storage.uri, kind="channel", names=names
         )
     return ChannelRows(Channel(storage, name))
 

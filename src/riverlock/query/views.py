@@ -36,10 +36,11 @@ def checked_state(state: OperatorState, name: str, *, uid: str, store: str) -> s
         return name
     close = difflib.get_close_matches(name, known, n=1)
     meant = f" (did you mean {close[0]!r}?)" if close else ""
-    raise SnapshotNotFoundError(
+    raise SnapshotNotFoundError.among(
         f"state {name!r} of operator {uid!r}{meant}",
         store=store,
-        available=", ".join(known),
+        kind="state",
+        names=known,
     )
 
 

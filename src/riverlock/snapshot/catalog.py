@@ -131,11 +131,7 @@ class Catalog:
         try:
             data = self.storage.get(path)
         except StorageNotFoundError as error:
-            epochs = self.epochs()
-            span = f"epochs {epochs[0]} to {epochs[-1]}" if epochs else "no epoch"
-            raise SnapshotNotFoundError(
-                f"epoch {epoch}", store=self.storage.uri, available=span
-            ) from error
+            raise self.no_epoch(f"epoch {epoch}") from error
         found = unseal(data, Manifest, path=path)
         if found.format > FORMAT:
             raise UnsupportedFormatError(path, supported=FORMAT, found=found.format)
@@ -244,7 +240,7 @@ class Catalog:
                 raise SnapshotNotFoundError(
                     f"epoch {epoch}",
                     store=self.storage.uri,
-                    available="it, but only until it is deleted, which has begun",
+                    available="it only until it is deleted, which has begun",
                 )
             self.check_whole(epoch)
         except SnapshotNotFoundError:
@@ -291,10 +287,21 @@ class Catalog:
                 return self.manifest(named.regions[self.region])
         raise self._unknown_name(text)
 
+    def no_epoch(self, what: str) -> SnapshotNotFoundError:
+        """Return the error of an epoch that is not retained."""
+        match self.epochs():
+            case []:
+                span = "no epoch"
+            case [only]:
+                span = f"epoch {only}"
+            case epochs:
+                span = f"epochs {epochs[0]} to {epochs[-1]}"
+        return SnapshotNotFoundError(what, store=self.storage.uri, available=span)
+
     def _unknown_name(self, name: str) -> SnapshotNotFoundError:
-        names = ", ".join(n.name for n in self.snapshots()) or "none"
-        return SnapshotNotFoundError(
-            f"snapshot {name!r}", store=self.storage.uri, available=f"names: {names}"
+        names = [named.name for named in self.snapshots()]
+        return SnapshotNotFoundError.among(
+            f"snapshot {name!r}", store=self.storage.uri, kind="snapshot", names=names
         )
 
 

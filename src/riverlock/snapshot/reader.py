@@ -37,10 +37,12 @@ def operator_of(manifest: Manifest, uid: str, *, store: str) -> OperatorState:
         return manifest.operators[uid]
     except KeyError:
         close = difflib.get_close_matches(uid, manifest.operators, n=1)
-        known = ", ".join(manifest.operators) or "no operator with state"
         meant = f" (did you mean {close[0]!r}?)" if close else ""
-        raise SnapshotNotFoundError(
-            f"operator {uid!r}{meant}", store=store, available=known
+        raise SnapshotNotFoundError.among(
+            f"operator {uid!r}{meant}",
+            store=store,
+            kind="operator",
+            names=manifest.operators,
         ) from None
 
 

@@ -22,7 +22,6 @@ from riverlock.coordinator.epoch import PlannedInputs
 from riverlock.coordinator.instructions import RunStage
 from riverlock.core.errors import (
     InvalidConfigError,
-    SnapshotNotFoundError,
     SourceError,
 )
 from riverlock.flow.window_aggregate import WindowAggregate
@@ -200,8 +199,7 @@ def _manifests(
         what = f"epoch {missing[0]}"
         if missing[0] == first - 1:
             what += f", from whose snapshot epoch {first} would be replayed,"
-        span = f"epochs {kept[0]} to {kept[-1]}" if kept else "no epoch"
-        raise SnapshotNotFoundError(what, store=catalog.storage.uri, available=span)
+        raise catalog.no_epoch(what)
     found = [catalog.manifest(epoch) for epoch in wanted]
     for manifest in found:
         if manifest.epoch >= first and is_restored(manifest):

@@ -59,7 +59,7 @@ def test_epoch_is_decided_once(store: LocalStorage) -> None:
 
     assert found.epochs() == [1]
     assert found.newest() == manifest(1)
-    with pytest.raises(SnapshotNotFoundError, match="epochs 1 to 1"):
+    with pytest.raises(SnapshotNotFoundError, match=r"which has epoch 1$"):
         found.manifest(7)
 
 
@@ -98,8 +98,15 @@ def test_names_pin_epochs(store: LocalStorage) -> None:
         found.pin("v2", epoch=9, now_us=6)
     with pytest.raises(InvalidFlowError):
         found.pin("../v", epoch=1, now_us=6)
-    with pytest.raises(SnapshotNotFoundError, match="names: v1"):
+    with pytest.raises(SnapshotNotFoundError, match="which has snapshot v1"):
         found.resolve("v9")
+    found.pin("v2", epoch=2, now_us=7)
+    with pytest.raises(SnapshotNotFoundError, match=r"which has snapshots v1, v2$"):
+        found.resolve("v9")
+    with pytest.raises(SnapshotNotFoundError, match=r"which has epochs 1 to 2$"):
+        found.resolve(9)
+    with pytest.raises(SnapshotNotFoundError, match=r"which has operator op$"):
+        operator_of(found.resolve(1), "nobody", store="s")
 
 
 def test_state_is_read_from_files_alone(store: LocalStorage) -> None:
