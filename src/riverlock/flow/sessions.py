@@ -112,7 +112,7 @@ class Sessions(BuiltIn):
             if is_due:
                 session.is_given = True
                 yield from rows
-            if reached is None or session.end_us + self.lateness_us * is_over > reached:
+            if reached is None or session.end_us + self.lateness_us > reached:
                 kept.append(session)
             else:
                 self.content.forget(session.held, self)
