@@ -117,3 +117,29 @@ class Model:
                 for k, at in self.timers.items()
             },
         }
+
+
+def plain(found: dict[str, Any]) -> dict[str, Any]:
+    """Return what ``reader.py`` gives, keyed by key, group or nothing."""
+    result: dict[str, Any] = {}
+    for name in ("count", "fresh", "best"):
+        result[name] = {e["key"]["k"]: e["value"] for e in found[name]}
+    for name in ("tail", "burst"):
+        lists: dict[Any, Any] = defaultdict(list)
+        for e in sorted(found[name], key=lambda e: e["value"]["index"]):
+            lists[e["key"]["k"]].append(e["value"]["value"])
+        result[name] = dict(lists)
+    maps: dict[Any, Any] = defaultdict(dict)
+    for e in found["seen"]:
+        maps[e["key"]["k"]][e["value"]["key"]] = e["value"]["value"]
+    timers: dict[Any, Any] = defaultdict(set)
+    for e in found["timers"]:
+        timers[e["key"]["k"]].add((e["value"]["kind"], e["value"]["at"]))
+    result |= {"seen": dict(maps), "timers": dict(timers)}
+    result["in_group"] = {e["key_group"]: e["value"] for e in found["in_group"]}
+    result["limits"] = {e["value"]["key"]: e["value"]["value"] for e in found["limits"]}
+    (version,) = found["version"]
+    assert version["key"] is None
+    assert version["key_group"] is None
+    result["version"] = version["value"]
+    return result

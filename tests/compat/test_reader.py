@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +12,15 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.compat.everything import BEGIN, COLUMNS, GROUPS, LIMITS, Everything, Model
+from tests.compat.everything import (
+    BEGIN,
+    COLUMNS,
+    GROUPS,
+    LIMITS,
+    Everything,
+    Model,
+    plain,
+)
 from tests.compat.reader import read
 
 import riverlock as rl
@@ -36,32 +43,6 @@ def _flow() -> rl.Flow:
         rl.sinks.memory()
     )
     return flow
-
-
-def _plain(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the reader's output keyed by key, group or nothing."""
-    result: dict[str, Any] = {}
-    for name in ("count", "fresh", "best"):
-        result[name] = {e["key"]["k"]: e["value"] for e in found[name]}
-    for name in ("tail", "burst"):
-        lists: dict[Any, Any] = defaultdict(list)
-        for e in sorted(found[name], key=lambda e: e["value"]["index"]):
-            lists[e["key"]["k"]].append(e["value"]["value"])
-        result[name] = dict(lists)
-    maps: dict[Any, Any] = defaultdict(dict)
-    for e in found["seen"]:
-        maps[e["key"]["k"]][e["value"]["key"]] = e["value"]["value"]
-    timers: dict[Any, Any] = defaultdict(set)
-    for e in found["timers"]:
-        timers[e["key"]["k"]].add((e["value"]["kind"], e["value"]["at"]))
-    result |= {"seen": dict(maps), "timers": dict(timers)}
-    result["in_group"] = {e["key_group"]: e["value"] for e in found["in_group"]}
-    result["limits"] = {e["value"]["key"]: e["value"]["value"] for e in found["limits"]}
-    (version,) = found["version"]
-    assert version["key"] is None
-    assert version["key_group"] is None
-    result["version"] = version["value"]
-    return result
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +75,7 @@ def test_reader_gives_the_state_of_every_retained_epoch(store: Path) -> None:
         for n in range(read_rows.start["row"], read_rows.end["row"]):
             model.row(n, now)
 
-        assert _plain(read(store, "everything", str(epoch))) == model.view(now), epoch
+        assert plain(read(store, "everything", str(epoch))) == model.view(now), epoch
 
 
 @pytest.mark.spark

@@ -1,18 +1,24 @@
 """Stores that released formats have left: they stay readable for ever.
 
 ``stores/v1`` was written by ``Old`` of ``tests/integration/test_upgrade.py`` over the
-numbers 0 to 99, in two epochs; its host name was taken out. Never edit it.
+numbers 0 to 99, in two epochs; its host name was taken out. ``stores/v1-full`` was
+written later in the same format, by ``frozen.py``, and has most of what a store can
+have. Never edit them.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.compat.everything import BEGIN, Model, plain
+from tests.compat.frozen import ROWS, contents, thawed
 from tests.compat.reader import read
 
+import riverlock as rl
 from riverlock.core.errors import UnsupportedFormatError
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.reader import read_entries
@@ -22,6 +28,7 @@ from riverlock.state.restore import changes_of
 from riverlock.storage import LocalStorage
 
 V1 = Path(__file__).with_name("stores") / "v1"
+FULL = V1.with_name("v1-full")
 
 
 def by_key(rows: list[dict[str, Any]]) -> dict[int, list[Any]]:
@@ -81,3 +88,65 @@ def test_a_newer_format_is_refused_with_the_version_that_it_needs(
 
     with pytest.raises(UnsupportedFormatError, match="2"):
         Catalog(storage).flow()
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> list[Path]:
+    """The stores of ``v1-full``, where they can be read: a parent and its fork."""
+    return thawed(FULL, tmp_path)
+
+
+def test_full_stores_say_what_they_said(full: list[Path]) -> None:
+    expected = json.loads((FULL / "expected.json").read_text())
+
+    for store in full:
+        assert contents(rl.open(str(store))) == expected[store.name]
+        assert rl.stores.verify(str(store)).is_whole
+
+
+def test_full_stores_have_what_they_are_there_for(full: list[Path]) -> None:
+    parent, fork = (rl.open(str(store)) for store in full)
+    found = parent.at().manifest.operators
+    files = {uid: state.files for uid, state in found.items()}
+
+    assert {"everything", "minutes", "sessions", "many", "words"} == set(found)
+    assert any(f.footer is not None for f in files["many"])
+    assert any(f.first_epoch < f.last_epoch for f in files["everything"])
+    assert any(f.shared for f in files["everything"])
+    assert found["many"].parameters["factor"].in_force == 3
+    assert [named.name for named in parent.snapshots()] == ["early"]
+    assert parent.channels() == ["lines"]
+    referred = [f for s in fork.at().manifest.operators.values() for f in s.files]
+    assert any(f.path.startswith("parents/") for f in referred)
+    size = sum(path.stat().st_size for path in FULL.rglob("*") if path.is_file())
+    assert size < 300_000
+
+
+def test_full_store_is_what_plain_python_says(full: list[Path]) -> None:
+    parent, _ = full
+    model = Model()
+    for n in range(ROWS):
+        model.row(n, BEGIN)
+
+    assert plain(read(parent, "everything")) == model.view(BEGIN)
+
+
+def test_full_stores_are_looked_up_compared_and_forked(
+    full: list[Path], tmp_path: Path
+) -> None:
+    parent, fork = (str(store) for store in full)
+    early = rl.open(parent).at("early").manifest.inputs["rows"].end["row"]
+
+    for n in (0, early, ROWS - 1):
+        scaled = rl.open(parent).state("many", "scaled").get(n)
+        assert [row["scaled"] for row in scaled] == [n if n < early else 3 * n]
+    many = rl.stores.diff(f"{parent}@early", fork, operator="many")
+    after = rl.open(fork).at().manifest.inputs["rows"].end["row"]
+    changed = {change.key["id"] for change in many.changes if change.key}
+    assert changed == set(range(early, after))
+    touched = rl.stores.touches(fork, "many", str(early))
+    assert [t.first <= 2 <= t.last for t in touched] == [True]
+    rl.stores.fork(f"{fork}@{rl.open(fork).epochs()[-1]}", str(tmp_path / "third"))
+    third = contents(rl.open(str(tmp_path / "third")))
+    (mine,) = third["epochs"].values()
+    assert mine == contents(rl.open(fork))["epochs"][max(third["epochs"])]
