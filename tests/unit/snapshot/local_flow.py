@@ -47,6 +47,7 @@ from riverlock.snapshot.records import Flow as FlowRecord
 from riverlock.snapshot.records import InputRange, Manifest, Run
 from riverlock.snapshot.retention import Retention
 from riverlock.spark import replay as replaying
+from riverlock.spark.adoption import Adoption
 from riverlock.spark.compile import CompiledFlow, KeyedStage, _pickled
 from riverlock.spark.engine import SparkEngine, _needs_initial
 from riverlock.state.keys import check_keys, key_group, owner_of
@@ -347,6 +348,7 @@ class LocalFlow:
             cleaner=cleaner,
             clock=self.clock,
             max_epochs=epochs,
+            adopt=Adoption(catalog, made, owner),
         )
         driver.on_status = lambda _: self.after(driver)
         newest = catalog.newest()

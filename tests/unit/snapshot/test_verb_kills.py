@@ -7,6 +7,10 @@ Restore, fork, expiry and repair have more of it in their own files; rescaling i
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+import subprocess
+import sys
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +18,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from tests.unit.snapshot.killing import killed_at
 from tests.unit.snapshot.local_flow import LocalFlow, source
 from tests.unit.snapshot.small_flow import SmallFlow, output_of, state_of
@@ -209,3 +214,135 @@ def test_a_bootstrap_that_is_killed_is_taken_once(tmp_path: Path, point: str) ->
     assert entries is not None
     found = {r["key"]["k"]: r["data"]["total"] for r in entries.to_pylist()}
     assert found == truth
+
+
+class Moved(rl.Process):
+    """``Sums`` with other names and meanings."""
+
+    output = "k string, total long"
+    halves = rl.Value(
+        "long", default=0, formerly="total", migrate=lambda total: 2 * total
+    )
+    latest = rl.List("long", formerly="recent")
+
+    def on_event(self, row: Any, ctx: Any) -> Any:
+        self.halves += 2 * row.v
+        self.latest.append(row.v)
+        yield row.k, self.halves // 2
+
+
+class MovedFlow(LocalFlow):
+    def build(self) -> rl.Flow:
+        flow = rl.Flow("small", key_groups=16)
+        rows = flow.read(source("k string, v long"), uid="rows")
+        rows.key_by("k").process(Moved(), uid="moved").write(
+            rl.sinks.files(str(self.out), format="json"), uid="out"
+        )
+        return flow.renamed({"op": "moved"})
+
+    def state(self) -> dict[str, tuple[int, list[int]]]:
+        newest = rl.open(str(self.store)).at()
+        rows = newest.state("moved").to_arrow().to_pylist()
+        return {r["k"]: (r["halves"] // 2, r["latest"]) for r in rows}
+
+
+# Before the manifest is read; in each file that is rewritten; with all of them there;
+# in the tasks; and around the decision of the first epoch that has them.
+@pytest.mark.parametrize(
+    ("point", "count"),
+    [
+        ("R1", 1),
+        ("P3", 1),
+        ("P3", 2),
+        ("R3", 1),
+        ("R2", 1),
+        ("P4", 1),
+        ("P6", 1),
+        ("P8", 1),
+    ],
+)
+def test_a_migration_that_is_killed_is_done_again(
+    tmp_path: Path, point: str, count: int
+) -> None:
+    old = SmallFlow(tmp_path / "store", ROWS, tmp_path / "out", parallelism=2)
+    old.run(4)
+    before = old.catalog.resolve(None)
+    new = MovedFlow(old.store, ROWS, old.out, parallelism=2)
+
+    assert killed_at(point, lambda: new.run(1), count=count)
+
+    if point != "P8":
+        # Nothing of it is seen: the old code would go on as well.
+        assert old.catalog.resolve(None) == before
+        assert old.state() == state_of(ROWS[:12])
+        assert old.output() == output_of(ROWS[:12])
+    assert [r.problems for r in verify(old.catalog) if not r.is_whole] == []
+    new.run()
+    assert new.state() == state_of(ROWS)
+    assert new.written() == output_of(ROWS)
+    assert old.state(before.epoch) == state_of(ROWS[:12])
+    assert [r.problems for r in verify(new.catalog) if not r.is_whole] == []
+    touched = rl.stores.touches(str(new.store), "moved", "k1")
+    assert [t.first for t in touched] == [
+        n // 3 for n in range(0, 24, 3) if "k1" in dict(ROWS[n : n + 3])
+    ]
+
+
+def test_code_that_migrates_can_be_taken_back_before_it_decides(
+    tmp_path: Path,
+) -> None:
+    old = SmallFlow(tmp_path / "store", ROWS, tmp_path / "out")
+    old.run(4)
+    new = MovedFlow(old.store, ROWS, old.out)
+
+    assert killed_at("P6", lambda: new.run(1))
+
+    check_goes_on(old)
+
+
+# A process of its own: deltalake's threads do not survive a fork.
+_DYING_EXPORT = """
+import os, signal, sys
+import riverlock as rl
+from riverlock.query.relation import Relation
+
+batches, tables = Relation.batches, int(sys.argv[3])
+
+def dying(self):
+    global tables
+    tables -= 1
+    if tables or sys.argv[4] == "after":
+        yield from batches(self)
+    if not tables:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Relation.batches = dying
+rl.open(sys.argv[1]).export(sys.argv[2], kind="delta")
+"""
+
+
+@pytest.mark.parametrize("rows", ["before", "after"])
+@pytest.mark.parametrize("table", [1, 2])
+def test_an_export_to_delta_that_is_killed_leaves_whole_tables_or_none(
+    flow: SmallFlow, tmp_path: Path, table: int, rows: str
+) -> None:
+    out, names = tmp_path / "out", ["op", "op.timers"]
+    arguments = [str(flow.store), str(out), str(table), rows]
+
+    died = subprocess.run(
+        [sys.executable, "-c", _DYING_EXPORT, *arguments], check=False
+    )
+
+    assert died.returncode == -signal.SIGKILL
+    found = [n for n in names if DeltaTable.is_deltatable(str(out / n))]
+    assert found == names[: table - 1]
+    with pytest.raises(InvalidConfigError, match="nothing is overwritten"):
+        rl.open(str(flow.store)).export(out, kind="delta")
+    shutil.rmtree(out)
+    again = rl.open(str(flow.store)).export(out, kind="delta")
+    assert [exported.name for exported in again] == names
+    totals = {
+        row["k"]: (row["total"], row["recent"])
+        for row in DeltaTable(str(out / "op")).to_pyarrow_table().to_pylist()
+    }
+    assert totals == state_of(ROWS[:12])
