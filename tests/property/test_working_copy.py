@@ -58,6 +58,7 @@ steps = st.lists(
             st.integers(0, 100),
         ),
         st.tuples(st.just("rescale"), st.integers(1, 5)),
+        st.tuples(st.just("move"), st.integers(0, 1)),
     ),
     min_size=2,
     max_size=14,
@@ -170,6 +171,12 @@ class World:
             now_us=0,
             pieces=[(0, GROUPS)],
             attempt=f"merged-{next(self.names)}",
+        )
+
+    def move(self, machine: int) -> None:
+        """Go on where copies may be of any time, timeline and range."""
+        self.tasks = replace(
+            self.tasks, working_dir=self.tasks.working_dir.with_name(f"work-{machine}")
         )
 
     def rescale(self, parallelism: int) -> None:

@@ -54,11 +54,8 @@ class Neighbour:
         Raises:
             StateCorruptedError: The copy is damaged: nothing of it is to be kept.
         """
-        try:
-            with self.store.read() as reader:
-                yield from reader.part(share.names)
-        finally:
-            self.store.close()  # few will ever ask for it again
+        with self.store.read() as reader:
+            yield from reader.part(share.names)
         if not self.tail.is_empty:
             yield only(self.tail.changes(), share)
 
@@ -112,18 +109,22 @@ def neighbours(
                 continue
             # Should it kill us, it is not to kill the next attempt too.
             stack.enter_context(other.marked(token))
-            neighbour = _look(other, base.within(other.groups), wanted)
+            store = LmdbStore(other.store)
+            stack.callback(store.close)  # hardly anyone will ask for it again
+            neighbour = _look(other, store, base.within(other.groups), wanted)
             if neighbour is not None:
                 found.append(neighbour)
         # Of the newest most is right already.
         yield sorted(found, key=lambda n: -n.version.epoch)
 
 
-def _look(spot: Spot, base: Baseline, wanted: Version) -> Neighbour | None:
-    store, tail = LmdbStore(spot.store), Tail(spot.tail)
+def _look(
+    spot: Spot, store: LmdbStore, base: Baseline, wanted: Version
+) -> Neighbour | None:
     have = store.peek()
     if have is None or have.schema != wanted.schema:
         return None
+    tail = Tail(spot.tail)
     have = tail.follow(have, wanted.epoch, base.token)
     if base.after(have, wanted) is None:
         return None
