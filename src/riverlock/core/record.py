@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from riverlock.core.types import Schema
 
-__all__ = ["Record", "record_class", "record_maker"]
+__all__ = ["Record", "column_attributes", "record_class", "record_maker"]
 
 _NAIVE = EPOCH.replace(tzinfo=None)
 _TIMES = {"timestamp": EPOCH, "timestamp_ntz": _NAIVE}
@@ -96,6 +96,11 @@ def record_class(schema: Schema, *, is_right: bool = False) -> type[Record]:
     assert issubclass(made, Record)
     _ATTRIBUTES[made] = attributes
     return made
+
+
+def column_attributes(schema: Schema) -> dict[str, str]:
+    """Return by which attribute a record shows a column."""
+    return _ATTRIBUTES[record_class(schema)]
 
 
 def record_maker(schema: Schema) -> Callable[[Iterable[Any]], Record]:

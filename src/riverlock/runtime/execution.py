@@ -25,6 +25,7 @@ from riverlock.flow.process import overrides
 from riverlock.runtime.boundary import shown, user_error, user_line
 from riverlock.runtime.columns import RowError, as_tuple, emitted_table, freezer
 from riverlock.runtime.context import Context
+from riverlock.runtime.inlining import Around, inlined
 from riverlock.runtime.inputs import KeyedInput
 from riverlock.runtime.instance import Instance
 from riverlock.runtime.program import MAIN, EpochInfo, OperatorProgram
@@ -114,6 +115,7 @@ class Execution:
         self._freeze = freezers.get(MAIN, _no_output)
         self._as_tuple = self.ctx._freezers.get(MAIN, _no_output)
         self._width = len(program.outputs[MAIN].names) if MAIN in self.emitted else 0
+        self._give = self._emitter()
         self._instance = Instance(program, layout, reader, self.log, info)
         self._is_first = is_first
         self.ctx._visit = self._instance.visit
@@ -247,15 +249,47 @@ class Execution:
 
     def _plain_visits(self, data: KeyedInput) -> None:
         """Visit all keys when records are all there is; log what they left at once."""
-        left = self._turns.visits(
-            zip(data.ids, data.groups, data.keys, strict=True),
-            data.payloads,
-            data.bounds[1:],
-            data.records,
-            data.times,
-        )
+        left = self._inlined(data) if self._result is None else []
+        if len(left) < len(data.ids):
+            left += self._by_calls(data, len(left), len(data.ids))
         if self._layout.rows["key"].names:
             self._instance.record_all(data, left)
+
+    def _by_calls(
+        self, data: KeyedInput, first: int, last: int
+    ) -> list[tuple[Any, ...]]:
+        """Visit some keys; returns what each was left with."""
+        mine = slice(first, last)
+        keys = zip(data.ids[mine], data.groups[mine], data.keys[mine], strict=True)
+        begin, *ends = data.bounds[first : last + 1]
+        bounds = [end - begin for end in ends] if begin else ends
+        rows = data.records.between(begin, ends[-1]) if begin else data.records
+        times = data.times and data.times[begin:]
+        return self._turns.visits(keys, data.payloads[mine], bounds, rows, times)
+
+    def _inlined(self, data: KeyedInput) -> list[tuple[Any, ...]]:
+        """Visit keys without calls, as far as that is the same."""
+        ctx, main, as_row = self.ctx, self._main, self._as_tuple
+
+        def give(row: Any, when: int | None) -> None:
+            main.append((as_row(row), when))
+
+        def give_all(rows: Any, when: int | None) -> None:
+            if rows is not None:
+                ctx._time_us = when
+                self._give(rows)
+
+        around = Around(
+            main=main,
+            width=self._width if self._freeze is None else None,
+            give=give,
+            give_all=give_all,
+            by_call=lambda n: self._by_calls(data, n, n + 1)[0],
+        )
+        program = self._program
+        return inlined(
+            program.source, self._user, self._layout, program.input, data, around
+        )
 
     def _visit(
         self,
@@ -347,28 +381,10 @@ class Execution:
 
     def _compiled(self, *, has_times: bool) -> Turns:
         """Return the hot loop of the whole system, made for this operator."""
-        ctx, instance, main = self.ctx, self._instance, self._main
-        width, as_row, is_plain = self._width, self._as_tuple, self._freeze is None
-
-        def emit(rows: Iterable[Any]) -> None:
-            if type(rows) not in _ROWS:
-                _check_rows(rows)
-            at = ctx._time_us
-            if is_plain:
-                main.extend(
-                    [
-                        (r, at)
-                        if type(r) is tuple and len(r) == width
-                        else (as_row(r), at)
-                        for r in rows
-                    ]
-                )
-            else:
-                main.extend([(as_row(r), at) for r in rows])
-
+        ctx, instance = self.ctx, self._instance
         helpers = {
             "ctx": ctx,
-            "emit": emit,
+            "emit": self._give,
             "failed": lambda error, record: self._error(error, "on_event", record),
             "fields": instance.fields,
             "finish": partial(self._finish, careful=False),
@@ -398,6 +414,29 @@ class Execution:
             has_result=self._result is not None,
             helpers=helpers,
         )
+
+    def _emitter(self) -> Callable[[Iterable[Any]], None]:
+        """Return what takes the rows that a record gave rise to."""
+        ctx, main = self.ctx, self._main
+        width, as_row, is_plain = self._width, self._as_tuple, self._freeze is None
+
+        def give(rows: Iterable[Any]) -> None:
+            if type(rows) not in _ROWS:
+                _check_rows(rows)
+            at = ctx._time_us
+            if is_plain:
+                main.extend(
+                    [
+                        (r, at)
+                        if type(r) is tuple and len(r) == width
+                        else (as_row(r), at)
+                        for r in rows
+                    ]
+                )
+            else:
+                main.extend([(as_row(r), at) for r in rows])
+
+        return give
 
     def _events_carefully(self, data: KeyedInput, position: int) -> None:
         """Run the key's records with a way back; poison goes to the dead letters."""

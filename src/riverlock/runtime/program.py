@@ -59,6 +59,8 @@ class OperatorProgram:
     time_column: str = TIME
     # Reads rows of other keyed operators, which come before the epoch's watermark does.
     follows_keyed: bool = False
+    # The text of ``on_event``, if it is known.
+    source: str | None = None
 
     def late_at(self, info: EpochInfo) -> int | None:
         """Return up to which instant records of an epoch are late."""

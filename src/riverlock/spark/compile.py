@@ -38,6 +38,7 @@ from riverlock.flow.unkeyed import ALL_RECORDS
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.windows import GAP, TIMED, TimeWindows
 from riverlock.runtime.columns import MARK, TIME
+from riverlock.runtime.inlining import source_of
 from riverlock.runtime.input_columns import plan_inputs
 from riverlock.runtime.program import (
     DEAD,
@@ -332,6 +333,7 @@ class _Compiler:
             event_times=tuple(self._event_times),
             time_column=MARK if self._has_marks else TIME,
             follows_keyed=not _reads_only_sources(node.input),
+            source=source_of(process),
         )
 
     @property

@@ -29,6 +29,7 @@ from riverlock.flow.process import check_process, side_outputs
 from riverlock.flow.unkeyed import ALL, ALL_RECORDS
 from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, rows_table
 from riverlock.runtime.folding import Folding
+from riverlock.runtime.inlining import source_of
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
     BROADCASTS,
@@ -158,6 +159,7 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
         has_dead_letters=on_error == "dead_letter",
         visits_all=visits_all,
         follows_keyed=follows_keyed,
+        source=source_of(process),
     )
     return Harness(program, clock or ManualClock(_START_US), inputs, seed, key_groups)
 

@@ -1,0 +1,318 @@
+"""A user's ``on_event``, written into the loop over the records of a key.
+
+Half of what a record costs is a call, an object that has its columns, and attributes
+that are read and written. An ``on_event`` that computes with values and columns needs
+none of these: its statements become statements of our own loop (``translation``).
+
+They can be run twice without harm, since nothing they do is seen outside the loop. So
+whatever is not as usual, such as an error, a timer in a rare branch or a value that is
+not set, ends the attempt for a key, and the key is done again by calling the method:
+what users see of errors, and what a debugger stops in, is always the method itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from types import CodeType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final
+
+from riverlock.core.record import column_attributes
+from riverlock.runtime.columns import Records, column_values
+from riverlock.runtime.inference import kept_types
+from riverlock.runtime.translation import (
+    RAISE,
+    Column,
+    Met,
+    Shape,
+    Translation,
+    UnknownError,
+    Value,
+    always_assigned,
+    parsed,
+)
+from riverlock.state import spec
+from riverlock.state.codec import codec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from riverlock.core.types import Schema
+    from riverlock.flow.process import Process
+    from riverlock.runtime.inputs import KeyedInput
+    from riverlock.state.layout import StateLayout
+
+__all__ = ["Around", "inlined", "source_of"]
+
+# Values that nothing can change: what was read once need not be read again.
+_SCALARS: Final = (int, float, str, bool, bytes, type(None))
+_COLUMN_TYPES: Final = {
+    **dict.fromkeys(("byte", "short", "int", "long"), int),
+    **dict.fromkeys(("float", "double"), float),
+    "string": str,
+    "boolean": bool,
+}
+# If more keys than these, and one in eight, take calls, attempts are not worth it.
+_FEW: Final = 64
+
+_LOOP: Final = """
+def visits(payloads, bounds, keys, columns, times):
+    _rl_rows = []
+    _rl_begin = _rl_missed = 0
+    {columns}
+    for _rl_payload, _rl_end, _rl_key in zip(payloads, bounds, keys, strict=True):
+        _rl_row = None
+        {mark}
+        try:
+            if _rl_payload is None:
+                {fresh}
+            else:
+                {values} = _rl_decode(_rl_payload)
+                {check_set}
+            for {record} in {records}:
+                _rl_body
+            _rl_row = {values}
+        except Exception:
+            pass
+        if _rl_row is None:
+            {rewind}
+            _rl_missed += 1
+            if _rl_missed > {few} + (len(_rl_rows) >> 3):
+                break
+            _rl_row = _rl_by_call(len(_rl_rows))
+        _rl_rows.append(_rl_row)
+        _rl_begin = _rl_end
+    return _rl_rows
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """What an operator does with rows, and with keys that take calls."""
+
+    # Where rows go with their times, and the width of tuples that need nothing else.
+    main: list[tuple[Any, int | None]]
+    width: int | None
+    # Take a row, or what a method returned; with the time of the record.
+    give: Callable[[Any, int | None], None]
+    give_all: Callable[[Any, int | None], None]
+    # Visit the key at a place by calling the method; returns what it was left with.
+    by_call: Callable[[int], tuple[Any, ...]]
+
+
+def source_of(process: Process) -> str | None:
+    """Return the text of a process's ``on_event``, on the driver, which may have it."""
+    try:
+        return textwrap.dedent(inspect.getsource(type(process).on_event))
+    except (OSError, TypeError):
+        return None
+
+
+def inlined(  # noqa: PLR0913 - what a loop is made of
+    source: str | None,
+    user: Any,
+    layout: StateLayout,
+    schema: Schema,
+    data: KeyedInput,
+    around: Around,
+) -> list[tuple[Any, ...]]:
+    """Visit keys as far as a loop goes; returns what each was left with.
+
+    Args:
+        source: The text of ``on_event``, if known.
+        user: The live process.
+        layout: Its state.
+        schema: The columns of its records.
+        data: The input.
+        around: What is done with rows, and with keys that take calls.
+    """
+    row, table, function = layout.rows["key"], data.table, _function_of(user)
+    if source is None or function is None or table is None:
+        return []
+    is_usual = type(data.records) is Records and row.names
+    # A debugger wants to stop in the method.
+    if not is_usual or row.objects or row.copied or sys.gettrace():
+        return []
+    values = tuple(map(_value, row.specs))
+    columns, has_times = _readable(schema, table), data.times is not None
+    shape = Shape(values, columns, has_times, around.width)
+    text = _written(function.__code__, source, shape)
+    known = None if text is None else text.constants_of(user, function.__globals__)
+    if text is None or known is None:
+        return []
+    space = {
+        **known,
+        **{f"_rl_default_{s.name}": getattr(s, "default", None) for s in row.specs},
+        **{
+            f"_rl_settle_{name}": partial(_settled, codec.normalise)
+            for name, codec in zip(row.names, row.codecs, strict=True)
+        },
+        "_rl_decode": row.decode,
+        "_rl_unusual": UnknownError,
+        "_rl_main": around.main,
+        "_rl_give": around.give,
+        "_rl_give_all": around.give_all,
+        "_rl_by_call": around.by_call,
+    }
+    exec(text.code, space)  # noqa: S102 - the user's own code, and ours around it
+    types = {f.name: f.type for f in schema.fields}
+    lists = [column_values(table[n], types[n]) for n in text.columns]
+    keys = data.keys if len(layout.keys.fields) > 1 else [k for (k,) in data.keys]
+    visits: Callable[..., list[tuple[Any, ...]]] = space["visits"]
+    return visits(data.payloads, data.bounds[1:], keys, lists, data.times)
+
+
+def _function_of(user: Any) -> FunctionType | None:
+    """Return the method that handles records, if attributes of its object are plain."""
+    kind, method = type(user), user.on_event
+    if type(method) is not MethodType or method.__self__ is not user:
+        return None
+    own = [vars(c) for c in kind.__mro__ if c is not object]
+    hooks = ("__getattr__", "__getattribute__", "__setattr__")
+    is_plain = not any(hook in names for names in own for hook in hooks)
+    function = method.__func__
+    return function if is_plain and type(function) is FunctionType else None
+
+
+def _value(declared: spec.StateSpec) -> Value:
+    plain = codec_of(declared.type).plain
+    if not isinstance(declared, spec.Value):
+        return Value(declared.name, None, has_default=False)
+    return Value(declared.name, plain, has_default=type(declared.default) is plain)
+
+
+def _readable(schema: Schema, table: pa.Table) -> tuple[Column, ...]:
+    """Return the columns whose values are those that a record shows."""
+    attributes = column_attributes(schema)
+    return tuple(
+        Column(attributes[f.name], f.name, None if table[f.name].null_count else kind)
+        for f in schema.fields
+        if (kind := _COLUMN_TYPES.get(f.type.kind)) is not None
+    )
+
+
+def _settled(normalise: Callable[[Any], Any], value: Any) -> Any:
+    """Bring a value to its type; one that is not set any more is for the method."""
+    if value is None:
+        raise UnknownError
+    return normalise(value)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A loop, written and compiled."""
+
+    code: CodeType
+    # Names of columns, in the order in which the loop takes them.
+    columns: tuple[str, ...]
+    attributes: tuple[str, ...]
+    names: tuple[str, ...]
+    functions: tuple[str, ...]
+
+    def constants_of(self, user: Any, space: dict[str, Any]) -> dict[str, Any] | None:
+        """Return what the method reads besides; None if it could change meanwhile."""
+        found: dict[str, Any] = {}
+        for name in self.attributes:
+            found[f"_rl_self_{name}"] = inspect.getattr_static(user, name, self)
+        for name in self.names:
+            found[f"_rl_global_{name}"] = space.get(name, self)
+        is_hidden = any(name in space for name in self.functions)
+        are_plain = all(type(value) in _SCALARS for value in found.values())
+        return found if are_plain and not is_hidden else None
+
+
+@lru_cache(maxsize=128)
+def _written(code: CodeType, source: str, shape: Shape) -> _Text | None:
+    """Return the loop for a method; None if none of it can be written out."""
+    method = parsed(code, source)
+    if method is None:
+        return None
+    translation = Translation(code, shape)
+    statements = translation.block(method.body)
+    try:
+        always = always_assigned(statements, translation.locals)
+    except UnknownError:
+        return None
+    if always is None:
+        return None
+    met = translation.met
+    checks = _checks(shape, met, statements)
+    tree = _Filled(statements, checks).visit(ast.parse(_loop(shape, met, always)))
+    return _Text(
+        compile(ast.fix_missing_locations(tree), "<inlined>", "exec"),
+        tuple(met.columns),
+        tuple(met.attributes),
+        tuple(met.names),
+        tuple(met.functions),
+    )
+
+
+def _loop(shape: Shape, met: Met, always: set[str]) -> str:
+    """Return the loop, with a place for the statements of the method."""
+    names = {v.name: f"_rl_value_{v.name}" for v in shape.values}
+    fresh = RAISE
+    # A key that is new has all that it reads set once its first record is done.
+    if always.issuperset(names[n] for n in met.used):
+        fresh = "; ".join(
+            f"{name} = " + (f"_rl_default_{n}" if n in met.used else "None")
+            for n, name in names.items()
+        )
+    unset = " or ".join(f"{names[n]} is None" for n in met.used)
+    taken = {f"_rl_column_{n}": f"_rl_list_{n}" for n in range(len(met.columns))}
+    lists = "".join(f"{name}, " for name in taken.values())
+    if met.gives_rows and shape.has_times:
+        taken["_rl_when"] = "times"
+    parts = [f"{name}[_rl_begin:_rl_end]" for name in taken.values()]
+    records = f"zip({', '.join(parts)}, strict=True)" if len(parts) > 1 else parts[:1]
+    return _LOOP.format(
+        columns=f"{lists} = columns" if lists else "",
+        mark="_rl_mark = len(_rl_main)" if met.gives_rows else "",
+        fresh=fresh,
+        values="".join(f"{name}, " for name in names.values()),
+        check_set=f"if {unset}: {RAISE}" if unset else "",
+        record=", ".join(taken) or "_rl_place",
+        records="".join(records) or "range(_rl_begin, _rl_end)",
+        rewind="del _rl_main[_rl_mark:]" if met.gives_rows else "",
+        few=_FEW,
+    )
+
+
+def _checks(shape: Shape, met: Met, statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Return what brings values that a record has assigned to their types."""
+    kinds = {
+        f"_rl_value_{v.name}": v.kind if v.has_default else None for v in shape.values
+    }
+    types = {c.name: c.kind for c in shape.columns}
+    columns = {f"_rl_column_{n}": types[c] for n, c in enumerate(met.columns)}
+    kept = kept_types(statements, {**kinds, **columns})
+    text = [
+        f"if type({name}) is not {v.kind.__name__}:"
+        f" {name} = _rl_settle_{v.name}({name})"
+        for v in shape.values
+        if v.kind and v.name in met.assigned
+        if (name := f"_rl_value_{v.name}") not in kept
+    ]
+    return ast.parse("\n".join(text)).body
+
+
+class _Filled(ast.NodeTransformer):
+    """Puts statements where they belong, and checks at each end of a record."""
+
+    def __init__(self, statements: list[ast.stmt], checks: list[ast.stmt]) -> None:
+        self._statements, self._checks = statements, checks
+
+    def visit_Continue(self, node: ast.Continue) -> Any:
+        return [*self._checks, node]
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        if not isinstance(node.value, ast.Name) or node.value.id != "_rl_body":
+            return node
+        # A condition that compilers drop: it makes one statement of several.
+        block = ast.If(ast.Constant(value=True), self._statements or [ast.Pass()], [])
+        return [self.generic_visit(block), *self._checks]
