@@ -32,12 +32,15 @@ def kept_types(
         statements: What may run, any number of times.
         types: What names hold at the start; None: anything.
     """
-    known: dict[str, type | None] = dict(types)
+    known: dict[str, type | None] = {
+        name: _Undecided for name, _ in _assignments(statements, {})
+    }
+    known |= types
     is_settled = False
     while not is_settled:
         is_settled = True
         for name, found in _assignments(statements, known):
-            before = known.get(name, _Undecided)
+            before = known[name]
             if found is _Undecided or found is before:
                 continue
             known[name] = found if before is _Undecided else None
@@ -74,7 +77,7 @@ def _type_of(node: ast.expr, known: Mapping[str, type | None]) -> type | None:
         case ast.Constant(value):
             return type(value)
         case ast.Name(name):
-            return known.get(name, _Undecided)
+            return known.get(name)  # what is never assigned may be anything
         case ast.JoinedStr():
             return str
         case ast.Compare() | ast.UnaryOp(ast.Not()):

@@ -75,6 +75,7 @@ def visits(payloads, bounds, keys, columns, times):
             else:
                 {values} = _rl_decode(_rl_payload)
                 {check_set}
+            {defaults}
             for {record} in {records}:
                 _rl_body
             _rl_row = {values}
@@ -242,6 +243,7 @@ def _written(code: CodeType, source: str, shape: Shape) -> _Text | None:
     if always is None:
         return None
     met = translation.met
+    _read_only(statements, met)
     checks = _checks(shape, met, statements)
     tree = _Filled(statements, checks).visit(ast.parse(_loop(shape, met, always)))
     return _Text(
@@ -253,17 +255,33 @@ def _written(code: CodeType, source: str, shape: Shape) -> _Text | None:
     )
 
 
+def _read_only(statements: list[ast.stmt], met: Met) -> None:
+    """Let what is only read be read from a name of its own, which has the default."""
+    others = {f"_rl_value_{n}": f"_rl_read_{n}" for n in met.used}
+    for name in met.assigned:
+        del others[f"_rl_value_{name}"]
+    for node in (n for each in statements for n in ast.walk(each)):
+        if isinstance(node, ast.Name):
+            node.id = others.get(node.id, node.id)
+
+
 def _loop(shape: Shape, met: Met, always: set[str]) -> str:
     """Return the loop, with a place for the statements of the method."""
     names = {v.name: f"_rl_value_{v.name}" for v in shape.values}
     fresh = RAISE
-    # A key that is new has all that it reads set once its first record is done.
-    if always.issuperset(names[n] for n in met.used):
+    # A key that is new has all that it writes set once its first record is done.
+    if always.issuperset(names[n] for n in met.assigned):
         fresh = "; ".join(
-            f"{name} = " + (f"_rl_default_{n}" if n in met.used else "None")
+            f"{name} = " + (f"_rl_default_{n}" if n in met.assigned else "None")
             for n, name in names.items()
         )
-    unset = " or ".join(f"{names[n]} is None" for n in met.used)
+    unset = " or ".join(f"{names[n]} is None" for n in met.assigned)
+    # What is only read may be unset, and stays so.
+    only_read = [n for n in met.used if n not in met.assigned]
+    defaults = "\n            ".join(
+        f"_rl_read_{n} = _rl_default_{n} if {names[n]} is None else {names[n]}"
+        for n in only_read
+    )
     taken = {f"_rl_column_{n}": f"_rl_list_{n}" for n in range(len(met.columns))}
     lists = "".join(f"{name}, " for name in taken.values())
     if met.gives_rows and shape.has_times:
@@ -275,6 +293,7 @@ def _loop(shape: Shape, met: Met, always: set[str]) -> str:
         mark="_rl_mark = len(_rl_main)" if met.gives_rows else "",
         fresh=fresh,
         values="".join(f"{name}, " for name in names.values()),
+        defaults=defaults,
         check_set=f"if {unset}: {RAISE}" if unset else "",
         record=", ".join(taken) or "_rl_place",
         records="".join(records) or "range(_rl_begin, _rl_end)",
@@ -290,6 +309,7 @@ def _checks(shape: Shape, met: Met, statements: list[ast.stmt]) -> list[ast.stmt
     }
     types = {c.name: c.kind for c in shape.columns}
     columns = {f"_rl_column_{n}": types[c] for n, c in enumerate(met.columns)}
+    kinds |= {f"_rl_read_{v.name}": kinds[f"_rl_value_{v.name}"] for v in shape.values}
     kept = kept_types(statements, {**kinds, **columns})
     text = [
         f"if type({name}) is not {v.kind.__name__}:"
