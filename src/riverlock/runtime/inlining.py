@@ -19,7 +19,7 @@ import textwrap
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from riverlock.core.record import column_attributes
 from riverlock.runtime.columns import Records, column_values
@@ -60,6 +60,7 @@ _COLUMN_TYPES: Final = {
 }
 # If more keys than these, and one in eight, take calls, attempts are not worth it.
 _FEW: Final = 64
+_UNSET: Final = object()
 
 _LOOP: Final = """
 def visits(payloads, bounds, keys, columns, times):
@@ -74,11 +75,11 @@ def visits(payloads, bounds, keys, columns, times):
                 {fresh}
             else:
                 {values} = _rl_decode(_rl_payload)
-                {check_set}
-            {defaults}
+                {known}
+            {read}
             for {record} in {records}:
                 _rl_body
-            _rl_row = {values}
+            _rl_row = {left}
         except Exception:
             pass
         if _rl_row is None:
@@ -155,6 +156,7 @@ def inlined(  # noqa: PLR0913 - what a loop is made of
             for name, codec in zip(row.names, row.codecs, strict=True)
         },
         "_rl_decode": row.decode,
+        "_rl_unset": _UNSET,
         "_rl_unusual": UnknownError,
         "_rl_main": around.main,
         "_rl_give": around.give,
@@ -243,9 +245,11 @@ def _written(code: CodeType, source: str, shape: Shape) -> _Text | None:
     if always is None:
         return None
     met = translation.met
-    _read_only(statements, met)
-    checks = _checks(shape, met, statements)
-    tree = _Filled(statements, checks).visit(ast.parse(_loop(shape, met, always)))
+    values = _sorted(met, always)
+    reading = _Reading(values)
+    statements = [reading.visit(each) for each in statements]
+    checks = ast.parse(_checks(shape, met, values, statements)).body
+    tree = _Filled(statements, checks).visit(ast.parse(_loop(shape, met, values)))
     return _Text(
         compile(ast.fix_missing_locations(tree), "<inlined>", "exec"),
         tuple(met.columns),
@@ -255,33 +259,72 @@ def _written(code: CodeType, source: str, shape: Shape) -> _Text | None:
     )
 
 
-def _read_only(statements: list[ast.stmt], met: Met) -> None:
-    """Let what is only read be read from a name of its own, which has the default."""
-    others = {f"_rl_value_{n}": f"_rl_read_{n}" for n in met.used}
-    for name in met.assigned:
-        del others[f"_rl_value_{name}"]
-    for node in (n for each in statements for n in ast.walk(each)):
-        if isinstance(node, ast.Name):
-            node.id = others.get(node.id, node.id)
+class _Sorted(NamedTuple):
+    """Values that the method uses, by when they are assigned."""
+
+    # By every record: a new key has them once its first one is done.
+    always: list[str]
+    # By some records: until then they are unset, which is a state of its own.
+    sometimes: list[str]
+    # Never: what is unset stays so, and reading gives the default.
+    never: list[str]
 
 
-def _loop(shape: Shape, met: Met, always: set[str]) -> str:
+def _sorted(met: Met, always: set[str]) -> _Sorted:
+    assigned = {n: f"_rl_value_{n}" in always for n in met.assigned}
+    return _Sorted(
+        [n for n, is_always in assigned.items() if is_always],
+        [n for n, is_always in assigned.items() if not is_always],
+        [n for n in met.used if n not in assigned],
+    )
+
+
+class _Reading(ast.NodeTransformer):
+    """Lets values that may be unset be read as their defaults."""
+
+    def __init__(self, values: _Sorted) -> None:
+        self._others = {f"_rl_value_{n}": f"_rl_read_{n}" for n in values.never}
+        self._unset = {
+            f"_rl_value_{n}": f"(_rl_default_{n} if _rl_value_{n} is _rl_unset"
+            f" else _rl_value_{n})"
+            for n in values.sometimes
+        }
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if isinstance(node.ctx, ast.Load) and node.id in self._unset:
+            return ast.parse(self._unset[node.id], mode="eval").body
+        return ast.Name(self._others.get(node.id, node.id), node.ctx)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        assert isinstance(node.target, ast.Name)
+        before = self.visit(ast.Name(node.target.id, ast.Load()))
+        value = self.visit(node.value)
+        return ast.Assign([node.target], ast.BinOp(before, node.op, value))
+
+
+def _loop(shape: Shape, met: Met, values: _Sorted) -> str:
     """Return the loop, with a place for the statements of the method."""
     names = {v.name: f"_rl_value_{v.name}" for v in shape.values}
-    fresh = RAISE
-    # A key that is new has all that it writes set once its first record is done.
-    if always.issuperset(names[n] for n in met.assigned):
-        fresh = "; ".join(
-            f"{name} = " + (f"_rl_default_{n}" if n in met.assigned else "None")
-            for n, name in names.items()
-        )
-    unset = " or ".join(f"{names[n]} is None" for n in met.assigned)
-    # What is only read may be unset, and stays so.
-    only_read = [n for n in met.used if n not in met.assigned]
-    defaults = "\n            ".join(
+    start = {
+        **dict.fromkeys(names, "None"),
+        **{n: f"_rl_default_{n}" for n in values.always},
+        **dict.fromkeys(values.sometimes, "_rl_unset"),
+    }
+    known = [f"if {names[n]} is None: {RAISE}" for n in values.always]
+    known += [
+        f"if {names[n]} is None: {names[n]} = _rl_unset" for n in values.sometimes
+    ]
+    read = [
         f"_rl_read_{n} = _rl_default_{n} if {names[n]} is None else {names[n]}"
-        for n in only_read
-    )
+        for n in values.never
+    ]
+    left = {
+        **names,
+        **{
+            n: f"None if {names[n]} is _rl_unset else {names[n]}"
+            for n in values.sometimes
+        },
+    }
     taken = {f"_rl_column_{n}": f"_rl_list_{n}" for n in range(len(met.columns))}
     lists = "".join(f"{name}, " for name in taken.values())
     if met.gives_rows and shape.has_times:
@@ -291,34 +334,39 @@ def _loop(shape: Shape, met: Met, always: set[str]) -> str:
     return _LOOP.format(
         columns=f"{lists} = columns" if lists else "",
         mark="_rl_mark = len(_rl_main)" if met.gives_rows else "",
-        fresh=fresh,
+        fresh="; ".join(f"{names[n]} = {value}" for n, value in start.items()),
         values="".join(f"{name}, " for name in names.values()),
-        defaults=defaults,
-        check_set=f"if {unset}: {RAISE}" if unset else "",
+        known=("\n" + " " * 16).join(known),
+        read=("\n" + " " * 12).join(read),
         record=", ".join(taken) or "_rl_place",
         records="".join(records) or "range(_rl_begin, _rl_end)",
+        left="".join(f"{value}, " for value in left.values()),
         rewind="del _rl_main[_rl_mark:]" if met.gives_rows else "",
         few=_FEW,
     )
 
 
-def _checks(shape: Shape, met: Met, statements: list[ast.stmt]) -> list[ast.stmt]:
+def _checks(shape: Shape, met: Met, values: _Sorted, statements: list[ast.stmt]) -> str:
     """Return what brings values that a record has assigned to their types."""
-    kinds = {
-        f"_rl_value_{v.name}": v.kind if v.has_default else None for v in shape.values
-    }
+    kinds: dict[str, type | None] = {}
+    for v in shape.values:
+        is_known = v.has_default and v.name not in values.sometimes
+        kinds[f"_rl_value_{v.name}"] = v.kind if is_known else None
+        kinds[f"_rl_read_{v.name}"] = v.kind if v.has_default else None
     types = {c.name: c.kind for c in shape.columns}
     columns = {f"_rl_column_{n}": types[c] for n, c in enumerate(met.columns)}
-    kinds |= {f"_rl_read_{v.name}": kinds[f"_rl_value_{v.name}"] for v in shape.values}
     kept = kept_types(statements, {**kinds, **columns})
-    text = [
-        f"if type({name}) is not {v.kind.__name__}:"
-        f" {name} = _rl_settle_{v.name}({name})"
-        for v in shape.values
-        if v.kind and v.name in met.assigned
-        if (name := f"_rl_value_{v.name}") not in kept
-    ]
-    return ast.parse("\n".join(text)).body
+    text = []
+    for v in shape.values:
+        name = f"_rl_value_{v.name}"
+        if v.kind and v.name in met.assigned and name not in kept:
+            settled = f"_rl_settle_{v.name}({name})"
+            is_other = f"type({name}) is not {v.kind.__name__}"
+            if v.name in values.sometimes:
+                settled = f"_rl_unset if {name} is None else {settled}"
+                is_other += f" and {name} is not _rl_unset"
+            text.append(f"if {is_other}: {name} = {settled}")
+    return "\n".join(text)
 
 
 class _Filled(ast.NodeTransformer):

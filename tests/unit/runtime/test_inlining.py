@@ -45,6 +45,11 @@ def check_same(process: Process, *epochs: list[Any]) -> Run:
         "self.x = record.a",  # an int, where a float is declared
         "self.y = record.b if self.y is None else self.y + record.b",
         "pass",
+        "if record.ok: self.y = record.b\nself.x += 1.0 if self.y is None else self.y",
+        "if record.a == 3:\n    self.y = None\n    self.x = self.y or 5\nelif record.ok:"
+        "\n    self.y = 1.5",
+        "if record.a == 4: self.n += 1",
+        "if record.a == 4: self.x = None\nelif record.ok: self.x += record.a",
     ],
 )
 def test_what_computes_with_values_and_columns_takes_no_call(body: str) -> None:
