@@ -195,9 +195,11 @@ def _settings(master: str, given: Mapping[str, str]) -> dict[str, str]:
         settings["spark.driver.bindAddress"] = _LOOPBACK
         settings["spark.sql.shuffle.partitions"] = str(_cores(master))
         # What stays in this machine's page cache is not worth compressing. Spark never
-        # checks these checksums: it asks them whether disk or network was to blame.
+        # checks these checksums: it asks the first whether disk or network was to
+        # blame, and the second whether a part that was lost is the same once more.
         settings["spark.shuffle.compress"] = "false"
         settings["spark.shuffle.checksum.enabled"] = "false"
+        settings["spark.sql.shuffle.orderIndependentChecksum.enabled"] = "false"
     settings.update(given)
     settings[_JAVA_OPTIONS] = _quiet(settings.get(_JAVA_OPTIONS, ""))
     return settings
