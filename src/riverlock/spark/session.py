@@ -35,11 +35,11 @@ DEFAULT_MASTER: Final = "local[*,4]"
 
 # With a limit on bytes Spark adds up the size of the batch after every row, which was
 # half of the time it spent in our tasks. The largest number means none; so many rows
-# may then be of 400 KB each before a batch outgrows what Arrow can hold. A session
+# may then be of 200 KB each before a batch outgrows what Arrow can hold. A session
 # whose rows are larger is made with settings of its own, which stay.
 _BATCHES: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
 }
 
 JOB_SETTINGS: Final[Mapping[str, str]] = {
