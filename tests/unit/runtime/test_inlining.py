@@ -30,6 +30,13 @@ def check_same(process: Process, *epochs: list[Any]) -> Run:
     return mine
 
 
+def change_text(process: Process, old: str, new: str) -> None:
+    """Change the file of a process behind its back."""
+    name = type(process).on_event.__code__.co_filename
+    lines = [line.replace(old, new) for line in linecache.getlines(name)]
+    linecache.cache[name] = (1, None, lines, name)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -46,8 +53,8 @@ def check_same(process: Process, *epochs: list[Any]) -> Run:
         "self.y = record.b if self.y is None else self.y + record.b",
         "pass",
         "if record.ok: self.y = record.b\nself.x += 1.0 if self.y is None else self.y",
-        "if record.a == 3:\n    self.y = None\n    self.x = self.y or 5\nelif record.ok:"
-        "\n    self.y = 1.5",
+        "if record.a == 3:\n    self.y = None\n    self.x = self.y or 5\n"
+        "elif record.ok:\n    self.y = 1.5",
         "if record.a == 4: self.n += 1",
         "if record.a == 4: self.x = None\nelif record.ok: self.x += record.a",
     ],
@@ -163,10 +170,7 @@ def test_variables_of_one_record_are_not_there_for_the_next() -> None:
 
 def test_code_that_is_not_what_the_file_says_is_called() -> None:
     process = made("self.n += 1")
-    name = type(process).on_event.__code__.co_filename
-    size, changed, lines, _ = linecache.cache[name]
-    lines = [line.replace("+= 1", "+= 2") for line in lines]
-    linecache.cache[name] = (size, changed, lines, name)
+    change_text(process, "+= 1", "+= 2")
 
     run = check_same(process)
 
@@ -176,10 +180,7 @@ def test_code_that_is_not_what_the_file_says_is_called() -> None:
 
 def test_numbers_that_are_equal_but_of_other_types_are_not_the_same_code() -> None:
     process = made("self.x = 1.0\nself.n = 3")
-    name = type(process).on_event.__code__.co_filename
-    size, changed, lines, _ = linecache.cache[name]
-    lines = [line.replace("1.0", "1") for line in lines]
-    linecache.cache[name] = (size, changed, lines, name)
+    change_text(process, "1.0", "1")
 
     assert check_same(process).keys_called == 2 * KEYS
 
