@@ -57,6 +57,7 @@ OTHERS = st.sampled_from(
         *("return", "pass", "self.x = None", "self.n, self.x = 1, 2.0", "del self.x"),
         *("self.best.add(1)", "ctx.set_timer(ctx.now)", "raise ValueError(self.n)"),
         *("self.n = self.x = 7", "p: float = 1", "return [('r', self.x)]"),
+        *("q = p = [self.n]", "p += [1]", "q *= 2", "self.n += len(p) - len(q)"),
     ]
 )
 SIMPLE = st.one_of(*[ASSIGNMENTS] * 5, OTHERS)

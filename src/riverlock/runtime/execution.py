@@ -264,7 +264,7 @@ class Execution:
         begin, *ends = data.bounds[first : last + 1]
         bounds = [end - begin for end in ends] if begin else ends
         rows = data.records.between(begin, ends[-1]) if begin else data.records
-        times = data.times and data.times[begin:]
+        times = data.times and data.times[begin : ends[-1]]
         return self._turns.visits(keys, data.payloads[mine], bounds, rows, times)
 
     def _inlined(self, data: KeyedInput) -> list[tuple[Any, ...]]:

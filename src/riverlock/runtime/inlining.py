@@ -87,8 +87,11 @@ def visits(payloads, bounds, keys, columns, times):
             _rl_missed += 1
             if _rl_missed > {few} + (len(_rl_rows) >> 3):
                 break
-            _rl_row = _rl_by_call(len(_rl_rows))
-        _rl_rows.append(_rl_row)
+            _rl_rows.append(_rl_by_call(len(_rl_rows)))
+            if _rl_is_stale():
+                break
+        else:
+            _rl_rows.append(_rl_row)
         _rl_begin = _rl_end
     return _rl_rows
 """
@@ -138,8 +141,9 @@ def inlined(  # noqa: PLR0913 - what a loop is made of
     if source is None or function is None or table is None:
         return []
     is_usual = type(data.records) is Records and row.names
-    # A debugger wants to stop in the method.
-    if not is_usual or row.objects or row.copied or sys.gettrace():
+    if not is_usual or row.objects or row.copied or _is_debugged():
+        return []
+    if not all(_is_as_declared(user, each) for each in row.specs):
         return []
     values = tuple(map(_value, row.specs))
     columns, has_times = _readable(schema, table), data.times is not None
@@ -162,6 +166,7 @@ def inlined(  # noqa: PLR0913 - what a loop is made of
         "_rl_give": around.give,
         "_rl_give_all": around.give_all,
         "_rl_by_call": around.by_call,
+        "_rl_is_stale": lambda: text.is_stale(known, user, function.__globals__),
     }
     exec(text.code, space)  # noqa: S102 - the user's own code, and ours around it
     types = {f.name: f.type for f in schema.fields}
@@ -169,6 +174,13 @@ def inlined(  # noqa: PLR0913 - what a loop is made of
     keys = data.keys if len(layout.keys.fields) > 1 else [k for (k,) in data.keys]
     visits: Callable[..., list[tuple[Any, ...]]] = space["visits"]
     return visits(data.payloads, data.bounds[1:], keys, lists, data.times)
+
+
+def _is_debugged() -> bool:
+    """Whether somebody wants to stop in the method."""
+    monitoring = getattr(sys, "monitoring", None)  # since Python 3.12
+    is_watched = monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID)
+    return sys.gettrace() is not None or bool(is_watched)
 
 
 def _function_of(user: Any) -> FunctionType | None:
@@ -181,6 +193,13 @@ def _function_of(user: Any) -> FunctionType | None:
     is_plain = not any(hook in names for names in own for hook in hooks)
     function = method.__func__
     return function if is_plain and type(function) is FunctionType else None
+
+
+def _is_as_declared(user: Any, declared: spec.StateSpec) -> bool:
+    """Whether no class of the user's says what reading a value gives."""
+    if type(declared) is not spec.Value:
+        return type(declared) is spec.Reducing
+    return inspect.getattr_static(type(user), declared.name, None) is declared
 
 
 def _value(declared: spec.StateSpec) -> Value:
@@ -229,25 +248,34 @@ class _Text:
         are_plain = all(type(value) in _SCALARS for value in found.values())
         return found if are_plain and not is_hidden else None
 
+    def is_stale(self, known: dict[str, Any], user: Any, space: dict[str, Any]) -> bool:
+        """Whether a call has changed something of what the method reads besides."""
+        now = self.constants_of(user, space)
+        return now is None or any(now[name] is not v for name, v in known.items())
+
 
 @lru_cache(maxsize=128)
 def _written(code: CodeType, source: str, shape: Shape) -> _Text | None:
     """Return the loop for a method; None if none of it can be written out."""
+    try:
+        return _text(code, source, shape)
+    except Exception:  # noqa: BLE001 - what Python can run, we can always call
+        return None
+
+
+def _text(code: CodeType, source: str, shape: Shape) -> _Text | None:
     method = parsed(code, source)
     if method is None:
         return None
     translation = Translation(code, shape)
     statements = translation.block(method.body)
-    try:
-        always = always_assigned(statements, translation.locals)
-    except UnknownError:
-        return None
+    always = always_assigned(statements, translation.locals)
     if always is None:
         return None
     met = translation.met
     values = _sorted(met, always)
-    reading = _Reading(values)
-    statements = [reading.visit(each) for each in statements]
+    whole = ast.Module(statements, [])
+    statements = _Reading(values).visit(whole).body
     checks = ast.parse(_checks(shape, met, values, statements)).body
     tree = _Filled(statements, checks).visit(ast.parse(_loop(shape, met, values)))
     return _Text(
@@ -295,11 +323,14 @@ class _Reading(ast.NodeTransformer):
             return ast.parse(self._unset[node.id], mode="eval").body
         return ast.Name(self._others.get(node.id, node.id), node.ctx)
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+    def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        # It stays what it is: a list, and all its names, would change in place.
         assert isinstance(node.target, ast.Name)
+        fresh = ast.AugAssign(node.target, node.op, self.visit(node.value))
         before = self.visit(ast.Name(node.target.id, ast.Load()))
-        value = self.visit(node.value)
-        return ast.Assign([node.target], ast.BinOp(before, node.op, value))
+        if isinstance(before, ast.Name):
+            return [fresh]
+        return [ast.Assign([node.target], before), fresh]
 
 
 def _loop(shape: Shape, met: Met, values: _Sorted) -> str:

@@ -13,7 +13,7 @@ entry. In every other case the store serves.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -104,16 +104,17 @@ def neighbours(
     with ExitStack() as stack:
         found = []
         for other in spot.others():
-            is_resting = stack.enter_context(other.resting())
-            if not is_resting or other.has_crashed(token):
-                continue
-            # Should it kill us, it is not to kill the next attempt too.
-            stack.enter_context(other.marked(token))
-            store = LmdbStore(other.store)
-            stack.callback(store.close)  # hardly anyone will ask for it again
-            neighbour = _look(other, store, base.within(other.groups), wanted)
-            if neighbour is not None:
-                found.append(neighbour)
+            with suppress(OSError):  # one that cannot be looked at is none
+                is_resting = stack.enter_context(other.resting())
+                if not is_resting or other.has_crashed(token):
+                    continue
+                # Should it kill us, it is not to kill the next attempt too.
+                stack.enter_context(other.marked(token))
+                store = LmdbStore(other.store)
+                stack.callback(store.close)  # hardly anyone will ask for it again
+                neighbour = _look(other, store, base.within(other.groups), wanted)
+                if neighbour is not None:
+                    found.append(neighbour)
         # Of the newest most is right already.
         yield sorted(found, key=lambda n: -n.version.epoch)
 

@@ -98,22 +98,23 @@ def parsed(code: CodeType, source: str) -> ast.FunctionDef | None:
         (method,) = ast.parse(source).body
     except (SyntaxError, ValueError):
         return None
-    if not isinstance(method, ast.FunctionDef) or code.co_argcount != _ARGUMENTS:
+    has_more = code.co_kwonlyargcount or code.co_flags & (
+        inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+    )
+    if not isinstance(method, ast.FunctionDef) or has_more:
         return None
-    method.decorator_list, method.returns = [], None
-    method.args.defaults = []
-    for each in method.args.args:
+    if code.co_argcount != _ARGUMENTS or code.co_cellvars or code.co_freevars:
+        return None
+    method.decorator_list, method.returns, method.args.defaults = [], None, []
+    for each in (*method.args.posonlyargs, *method.args.args):
         each.annotation = None
     made = compile(ast.Module([method], []), "<method>", "exec", dont_inherit=True)
     (again,) = (c for c in made.co_consts if isinstance(c, CodeType))
     parts = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars")
     is_same = all(getattr(again, p) == getattr(code, p) for p in parts)
-    has_more = code.co_kwonlyargcount or code.co_flags & (
-        inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
-    )
     # 1, 1.0 and True are equal, but not the same.
     is_same &= repr(again.co_consts) == repr(code.co_consts)
-    return method if is_same and not has_more and not code.co_cellvars else None
+    return method if is_same else None
 
 
 class Translation:
@@ -265,7 +266,8 @@ class Translation:
 
     def _is_function(self, name: str) -> bool:
         is_pure = getattr(builtins, name, None) is _FUNCTIONS.get(name, self)
-        return is_pure and name not in self._locals
+        is_own = name in self._locals or name in (self._self, self._record, self._ctx)
+        return is_pure and not is_own
 
 
 def _check_identity(operators: list[ast.cmpop], others: list[ast.expr]) -> None:

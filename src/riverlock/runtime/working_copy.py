@@ -156,7 +156,7 @@ class WorkingCopy:
         """
         with neighbours(self._spot, way.base, way.wanted, self._token) as found:
             shares = shared_out(self.groups, found)
-            if instead_of is not None and not self._are_fewer(shares, instead_of):
+            if instead_of is not None and not self._are_fewer(shares, instead_of, way):
                 return False
             try:
                 self._fill(shares, way)
@@ -165,14 +165,19 @@ class WorkingCopy:
                 self._fill([Share(self.groups, None, has_shared=True)], way)
         return True
 
-    def _are_fewer(self, shares: list[Share], files: list[StateFile]) -> bool:
-        unread = [f.rows for f in files if not self._spot.redo_of(f.path).exists()]
+    def _are_fewer(
+        self, shares: list[Share], files: list[StateFile], way: _Way
+    ) -> bool:
+        """Whether less is to be read of other copies, and to bring it up to date."""
         taken = 0
         for share in shares:
             if share.of is None:
                 return False
+            base = way.base.within(share.groups, shared=share.has_shared)
+            later = base.after(share.of.version, way.wanted) or []
             taken += share.of.size(share.groups)
-        return taken < sum(unread)
+            taken += _unread(later, [self._spot, share.of.spot])
+        return taken < _unread(files, [self._spot])
 
     def _fill(self, shares: list[Share], way: _Way) -> None:
         self._clear()
@@ -274,3 +279,12 @@ class _Way:
 
 def _ordered(files: list[StateFile]) -> list[StateFile]:
     return sorted(files, key=lambda f: (f.first_epoch, f.last_epoch))
+
+
+def _unread(files: list[StateFile], spots: list[Spot]) -> int:
+    """Return how many rows of files have to be read from the store."""
+    return sum(
+        file.rows
+        for file in files
+        if not any(spot.redo_of(file.path).exists() for spot in spots)
+    )

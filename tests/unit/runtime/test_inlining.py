@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.inlining import FRAME, Run, both, made
+from tests.inlining import FRAME, Run, both, called, made
 
 from riverlock.flow.params import Param
 from riverlock.flow.process import Process
@@ -25,8 +25,8 @@ KEYS = 3
 
 
 def check_same(process: Process, *epochs: list[Any]) -> Run:
-    mine, called = both(process, *(epochs or (RECORDS, RECORDS)))
-    assert mine.content == called.content
+    mine, by_calls = both(process, *(epochs or (RECORDS, RECORDS)))
+    assert mine.content == by_calls.content
     return mine
 
 
@@ -98,6 +98,130 @@ def test_what_is_not_known_to_be_the_same_is_called(body: str, because: str) -> 
     assert run.keys_called == (1 if run.error else 2) * KEYS
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "p = q = [1]\np += [2]\nself.n += len(q)",
+        "p = q = [1]\np *= 3\nself.n += len(q)",
+        "rows = total = []\nrows += [(ctx.key, record.b)]\nself.n += 1\nreturn total",
+        "row = {'k': ctx.key}\nout = [row]\nrow |= {'x': record.b}\nreturn out",
+        "self.n = p = []\nself.n += [1]\nself.n = len(p)",
+        "if record.ok:\n    self.n = p = []\n    self.n += [1]\n    self.n = len(p)",
+    ],
+)
+def test_what_changes_in_place_is_seen_under_all_its_names(body: str) -> None:
+    assert check_same(made(body)).keys_called == 0
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    ["n = 5", "n = property(lambda self: 7, lambda self, v: None)"],
+)
+def test_a_value_that_a_subclass_hides_is_called_for(hidden: str) -> None:
+    frame = FRAME.replace("class Made", "class Base").replace(
+        "    def on_event", f"class Made(Base):\n    {hidden}\n    def on_event"
+    )
+
+    assert check_same(made("self.x += self.n", frame)).keys_called == 2 * KEYS
+
+
+def test_a_value_with_reading_of_its_own_is_called_for() -> None:
+    frame = FRAME.replace(
+        "class Made",
+        "class Own(Value):\n"
+        "    def __get__(self, instance, owner):\n"
+        "        return self if instance is None else 100\n"
+        "class Made",
+    ).replace("n = Value", "n = Own")
+
+    run = check_same(made("self.n += 1", frame))
+
+    assert (run.keys_called, run.harness.state("n", "u")) == (2 * KEYS, 110)
+
+
+@pytest.mark.parametrize(
+    ("rare", "then"),
+    [
+        ("self.scale = 10", "self.n += self.scale"),
+        ("self.bump()", "self.n += self.scale"),
+        ("global LIMIT; LIMIT = 9", "self.n += LIMIT"),
+        ("ctx.set_timer(ctx.now, processing=True)", "self.n += self.scale"),
+    ],
+)
+def test_what_a_call_changes_is_seen_by_the_keys_after_it(rare: str, then: str) -> None:
+    frame = FRAME.replace(
+        "    def on_event",
+        "    def bump(self):\n        self.scale = 10\n"
+        "    def on_timer(self, at, ctx):\n        self.scale += 5\n"
+        "    def on_event",
+    )
+    body = f"if record.a == 3 and ctx.key == 'w':\n    {rare}\n{then}"
+
+    # Of each run its own class: a name of the module would stay changed.
+    mine = Run(made(body, frame), [RECORDS])
+
+    assert mine.content == called(made(body, frame), RECORDS).content
+    assert mine.harness.state("n", "w") != mine.harness.state("n", "u")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "def on_event(self, record, ctx, *, f=lambda r: 1):",
+        "def on_event(self, record: (lambda: 0), ctx: (lambda: 1), /) -> (lambda: 2):",
+        "def on_event(self, record, ctx, *more, **others):",
+        "def on_event(self, record, ctx, extra=5):",
+        "async def other(self): pass\n    def on_event(self, record, ctx=None):",
+    ],
+)
+def test_a_method_with_an_unusual_head_runs(head: str) -> None:
+    frame = FRAME.replace("def on_event(self, record, ctx):", head)
+
+    check_same(made("self.n += 1", frame))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "self.n += " + " + ".join(["1"] * 600),
+        "if record.a < 0: pass\n"
+        + "\n".join(f"elif record.a == {n + 9}: self.n = {n}" for n in range(500))
+        + "\nelse: self.n += 1",
+    ],
+)
+def test_a_method_that_goes_deep_runs(body: str) -> None:
+    check_same(made(body))
+
+
+def test_a_method_that_changes_a_variable_around_it_is_called() -> None:
+    def counting() -> Process:
+        count = 0
+
+        class Counting(Process):
+            n = Value("long", default=0)
+
+            def on_event(self, record: Any, ctx: Any) -> None:
+                nonlocal count
+                count += 1
+                self.n += count
+
+        return Counting()
+
+    mine = Run(counting(), [RECORDS])
+
+    assert mine.content == called(counting(), RECORDS).content
+    assert mine.keys_called == KEYS
+
+
+def test_an_argument_that_is_called_like_a_function_is_the_argument() -> None:
+    frame = FRAME.replace("record, ctx", "str, ctx")
+
+    run = check_same(made("self.t = str(1)", frame))
+
+    assert run.error is not None
+    assert "not callable" in run.error[1]
+
+
 def test_a_rare_branch_that_takes_a_call_leaves_the_other_keys_in_the_loop() -> None:
     records = [(f"k{n}", n, 0.5, "", True, AT) for n in range(300)]
     body = """
@@ -131,9 +255,9 @@ def test_if_many_keys_take_calls_the_loop_gives_up() -> None:
 
 
 def test_an_error_is_that_of_the_method_and_says_where() -> None:
-    mine, called = both(made("self.n += 1\nself.x += 1 / (3 - record.a)"), RECORDS)
+    mine, by_calls = both(made("self.n += 1\nself.x += 1 / (3 - record.a)"), RECORDS)
 
-    assert mine.error == called.error
+    assert mine.error == by_calls.error
     assert mine.error is not None
     assert "ZeroDivisionError" in mine.error[1]
     assert "1 / (3 - record.a)" in mine.error[1]

@@ -221,6 +221,28 @@ def test_range_that_was_here_just_now_only_catches_up(
     assert {path for path, _ in reads} >= made_since
 
 
+def test_copies_that_are_further_behind_are_left_alone(
+    store: LocalStorage, tmp_path: Path
+) -> None:
+    few = [(name, 5) for name in NAMES[:3]]
+    many = [(f"key {n}", 5) for n in range(200)]
+    old = Tasks(store, tmp_path / "work", Sums(), Sums.output, parallelism=2)
+    for _ in range(3):
+        old.run(*few)
+    tasks = old.restarted(parallelism=1)
+    for _ in range(8):
+        tasks.run(*many)
+    tasks.elsewhere = {0: tmp_path / "there"}
+    for _ in range(3):
+        tasks.run(*many)
+
+    tasks.elsewhere = {}
+    tasks.run(*many)
+
+    assert (files_read(tasks), taken(tasks)) == (3, 0)
+    close_all()
+
+
 def later(tasks: Tasks) -> Tasks:
     """The copy has epochs that were undone."""
     before = replace(tasks)
