@@ -4,8 +4,9 @@ Each key is visited once: due timers by time, then its records in input order, t
 timers that became due by them. Keys are visited in the order of their ids, whatever the
 order of arrival, so that everything a task does is a function of its input.
 
-Cost (docs/performance.md): a record costs one object and one call, a key one look-up,
-one decode and one encode. Values of the key are plain attributes meanwhile.
+Cost (docs/performance.md): a record costs one object and one call, or neither if its
+method is written into the loop; a key costs one look-up, one decode and one encode.
+Values of the key are plain attributes meanwhile.
 """
 
 from __future__ import annotations

@@ -69,6 +69,7 @@ def visits(payloads, bounds, keys, columns, times):
     {columns}
     for _rl_payload, _rl_end, _rl_key in zip(payloads, bounds, keys, strict=True):
         _rl_row = None
+        {key}
         {mark}
         try:
             if _rl_payload is None:
@@ -147,7 +148,8 @@ def inlined(  # noqa: PLR0913 - what a loop is made of
         return []
     values = tuple(map(_value, row.specs))
     columns, has_times = _readable(schema, table), data.times is not None
-    shape = Shape(values, columns, has_times, around.width)
+    is_single = len(layout.keys.fields) == 1
+    shape = Shape(values, columns, has_times, around.width, is_single)
     text = _written(function.__code__, source, shape)
     known = None if text is None else text.constants_of(user, function.__globals__)
     if text is None or known is None:
@@ -171,9 +173,8 @@ def inlined(  # noqa: PLR0913 - what a loop is made of
     exec(text.code, space)  # noqa: S102 - the user's own code, and ours around it
     types = {f.name: f.type for f in schema.fields}
     lists = [column_values(table[n], types[n]) for n in text.columns]
-    keys = data.keys if len(layout.keys.fields) > 1 else [k for (k,) in data.keys]
     visits: Callable[..., list[tuple[Any, ...]]] = space["visits"]
-    return visits(data.payloads, data.bounds[1:], keys, lists, data.times)
+    return visits(data.payloads, data.bounds[1:], data.keys, lists, data.times)
 
 
 def _is_debugged() -> bool:
@@ -364,6 +365,7 @@ def _loop(shape: Shape, met: Met, values: _Sorted) -> str:
     records = f"zip({', '.join(parts)}, strict=True)" if len(parts) > 1 else parts[:1]
     return _LOOP.format(
         columns=f"{lists} = columns" if lists else "",
+        key="(_rl_key,) = _rl_key" if met.reads_key and shape.is_single else "",
         mark="_rl_mark = len(_rl_main)" if met.gives_rows else "",
         fresh="; ".join(f"{names[n]} = {value}" for n, value in start.items()),
         values="".join(f"{name}, " for name in names.values()),

@@ -72,6 +72,8 @@ class Shape(NamedTuple):
     has_times: bool
     # That of tuples which are rows as they are; None: none is.
     width: int | None
+    # Whether users see the one column of the key instead of a tuple.
+    is_single: bool
 
 
 @dataclass
@@ -87,6 +89,7 @@ class Met:
     names: dict[str, None] = field(default_factory=dict)
     functions: dict[str, None] = field(default_factory=dict)
     gives_rows: bool = False
+    reads_key: bool = False
 
 
 def parsed(code: CodeType, source: str) -> ast.FunctionDef | None:
@@ -249,6 +252,7 @@ class Translation:
         if owner == self._record and name in self._attributes:
             return self._column(self._attributes[name])
         if owner == self._ctx and name == "key":
+            self.met.reads_key = True
             return "_rl_key"
         if owner != self._self:
             raise UnknownError

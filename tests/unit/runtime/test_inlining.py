@@ -6,14 +6,17 @@ import linecache
 import sys
 from datetime import UTC, datetime
 from typing import Any
+from unittest import mock
 
 import pytest
-from tests.inlining import FRAME, Run, both, called, made
+from tests.inlining import FRAME, INPUT, Run, both, called, made
 
 from riverlock.flow.params import Param
 from riverlock.flow.process import Process
+from riverlock.runtime.execution import Execution
 from riverlock.runtime.inlining import source_of
 from riverlock.state.spec import Value
+from riverlock.testing import harness
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 RECORDS = [
@@ -348,6 +351,16 @@ def test_parameters_are_those_of_the_epoch() -> None:
 
     run.harness.set(limit=100)
     assert run.harness.send(*RECORDS) == []
+
+
+def test_a_key_of_several_columns_is_a_tuple() -> None:
+    process = made("self.t = f'{ctx.key}'\nself.n += 1")
+    h = harness(process, key=["k", "a"], input=INPUT)
+
+    with mock.patch.object(Execution, "_by_calls", side_effect=AssertionError):
+        h.send(("u", 3, 1.5, "", True, AT))
+
+    assert h.state("t", ("u", 3)) == "('u', 3)"
 
 
 def test_a_method_that_open_puts_in_place_is_called() -> None:
