@@ -118,7 +118,10 @@ class KafkaServer:
     def _started(self, deadline: float) -> bool:
         data, settings = self._folder / "data", self._folder / "server.properties"
         data.mkdir(parents=True, exist_ok=True)
-        (data / "meta.properties").write_text(_META, encoding="utf-8")
+        if not (data / "meta.properties").exists():
+            # Later it has the folder's own id: a broker that has another folder than
+            # when it left in order leads nothing.
+            (data / "meta.properties").write_text(_META, encoding="utf-8")
         settings.write_text(self._settings(data), encoding="utf-8")
         java = find_java()
         assert java is not None

@@ -23,10 +23,12 @@ from riverlock.runtime.ownership import Heartbeat
 from riverlock.runtime.planner import Planner
 from riverlock.runtime.task import Place
 from riverlock.sinks.base import SinkUse, TwoPhaseSink
-from riverlock.sinks.committer import Committer, Owner
+from riverlock.sinks.committer import Committer
+from riverlock.sinks.outputs import sink_owner
 from riverlock.sinks.stager import Stager
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
+from riverlock.snapshot.past import StorePast
 from riverlock.snapshot.records import Run
 from riverlock.snapshot.retention import Retention
 from riverlock.snapshot.status import Status
@@ -63,9 +65,10 @@ class BareRun:
     def _driver(self, stack: ExitStack) -> RegionDriver:
         clock, storage = SystemClock(), open_storage(self.store)
         catalog = Catalog(storage)
-        flow = catalog.open_flow(
+        record = catalog.open_flow(
             "bare", key_groups=_KEY_GROUPS, now_us=clock.now_us()
-        ).id
+        )
+        flow = record.id
         owner = claim(catalog, now_us=clock.now_us())
         heartbeat = Heartbeat(catalog, owner, lambda: None)
         heartbeat.start()
@@ -81,6 +84,7 @@ class BareRun:
             flow=flow,
         )
         stagers = {n: sink.stager(self._use(n)) for n, sink in self.sinks.items()}
+        past = StorePast(catalog, catalog.newest())
         committers = {name: self._committer(name, storage) for name in self.sinks}
         return RegionDriver(
             plan=self._plan(flow, owner),
@@ -101,7 +105,7 @@ class BareRun:
             on_status=self.on_status,
             openings=Openings(
                 committers,
-                {n: Owner(flow=flow, sink=n, run=owner.run) for n in committers},
+                {n: sink_owner(record, n, owner, past) for n in committers},
             ),
         )
 

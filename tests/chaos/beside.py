@@ -33,6 +33,13 @@ class Statuses:
         assert found is not None, f"never seen; last: {self.all[-1:]}"
         return found
 
+    def wait_for_last(self, condition: Callable[[Status], bool]) -> None:
+        """Wait until the last one is such."""
+        with self._changed:
+            assert self._changed.wait_for(
+                lambda: self.all and condition(self.all[-1]), 120
+            ), f"last: {self.all[-1:]}"
+
 
 @contextmanager
 def running(store: Path, sinks: Any, limit: int) -> Iterator[Statuses]:

@@ -25,6 +25,7 @@ from riverlock.core.types import schema_of
 from riverlock.kafka.markers import Marker
 from riverlock.kafka.producer import TransactionalProducer
 from riverlock.kafka.records import RecordReader
+from riverlock.runtime.program import MAIN
 from riverlock.runtime.task import Place, StageTask, Targets, decode_outcome
 from riverlock.sinks.committer import Committer
 from riverlock.sinks.stager import Stager
@@ -67,8 +68,7 @@ class CopyEngine:
             place=self.place,
             epoch=order.epoch,
             seed=order.planned.seed,
-            targets=self.targets,
-            schema=SCHEMA,
+            targets={MAIN: self.targets},
         )
         votes = []
         for number, each in enumerate(_spans(span.start, span.end)):
@@ -90,6 +90,16 @@ def run(
     on_status: Callable[[Status], None] = lambda _: None,
 ) -> None:
     """Copy records to the partitions that they came from, until all are there."""
+    bare(plan, around=around, on_status=on_status).to_the_end()
+
+
+def bare(
+    plan: Copy,
+    *,
+    around: Callable[[Committer], Committer] = lambda committer: committer,
+    on_status: Callable[[Status], None] = lambda _: None,
+) -> BareRun:
+    """Return the run that copies."""
     source = rl.sources.kafka(plan.servers, plan.source)
     reader = RecordReader(
         connection=source.connection,
@@ -109,7 +119,7 @@ def run(
         partition="partition",
         options=plan.options,
     )
-    BareRun(
+    return BareRun(
         store=Path(plan.store),
         sinks={"out": sink},
         schemas={"out": SCHEMA},
@@ -119,7 +129,7 @@ def run(
         attempts=plan.attempts,
         around={"out": around},
         on_status=on_status,
-    ).to_the_end()
+    )
 
 
 def _interrupt(how: signal.Signals) -> None:

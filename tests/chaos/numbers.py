@@ -48,6 +48,7 @@ class Counter:
     limit: int
     gives_positions = False
     can_read_ahead = False
+    is_repeatable = True
 
     def initial(self) -> int:
         return 0

@@ -33,6 +33,7 @@ from riverlock.sinks import files
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.committers import FileCommitter
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.past import Past
 from riverlock.snapshot.reader import read_entries, read_variable
 from riverlock.snapshot.retention import Retention, sweep
 from riverlock.snapshot.verify import verify
@@ -349,11 +350,23 @@ def check_whole(catalog: Catalog) -> None:
     assert not problems, problems
 
 
-def _open_as_the_next_run(root: Path, name: str) -> None:
+@dataclass(frozen=True)
+class _Later(Past):
+    """The past of a store that has decided one more epoch."""
+
+    last: int
+
+    @property
+    def newest(self) -> int:
+        return self.last + 1
+
+
+def _open_as_a_later_run(root: Path, name: str, newest: int) -> None:
     """Do what a run does first with a sink: what workers left that were killed goes."""
-    owner = json.loads((root / "_riverlock/owner.json").read_text())
+    found = json.loads((root / "_riverlock/owner.json").read_text())
     sink = files(str(root), format=_FORMATS[name])
-    FileCommitter(sink).open(Owner(flow=owner["flow"], sink=owner["sink"], run=10**6))
+    mine = {"flow": found["flow"], "sink": found["sink"]}
+    FileCommitter(sink).open(Owner(**mine, run=10**6, past=_Later(newest)))
 
 
 def check_nothing_left(options: Options, *, keep: int) -> None:
@@ -363,7 +376,8 @@ def check_nothing_left(options: Options, *, keep: int) -> None:
         os.utime(path, (1, 1))  # whoever wrote it is dead; a sweep gives it minutes
     sweep(catalog, Retention(epochs=keep, grace=timedelta(0)))
     for name in sinks_of(options):
-        _open_as_the_next_run(Path(options.out) / name, name)
+        newest = catalog.epochs()[-1]
+        _open_as_a_later_run(Path(options.out) / name, name, newest)
     reached = {
         file.path
         for epoch in catalog.epochs()

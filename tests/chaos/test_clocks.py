@@ -59,6 +59,7 @@ class Rows:
     times: list[int] = field(default_factory=list)
     gives_positions = False
     can_read_ahead = False
+    is_repeatable = True
 
     def initial(self) -> Any:
         return 0

@@ -44,13 +44,16 @@ def _a_state_file(options: Options) -> tuple[StateFile, Path]:
 
 
 def _truth(options: Options) -> dict[str, bytes]:
-    """Return everything that a refused start must leave as it is."""
+    """Return everything that a refused start must leave as it is.
+
+    Two files say who started last, and are not of it: that of a sink, and the status.
+    """
     roots = [Path(options.out), *(Path(options.store) / "regions/main").glob("[es]*")]
     return {
         str(p): p.read_bytes()
         for root in roots
         for p in root.rglob("*")
-        if p.is_file() and p.name != "status.json"
+        if p.is_file() and p.name not in {"status.json", "run.json"}
     }
 
 

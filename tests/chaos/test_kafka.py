@@ -11,13 +11,16 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from tests.chaos import kafka_copy, kafka_flow
+from tests.chaos.beside import Statuses
 from tests.chaos.children import DEADLINE_SECONDS, ROOT
 from tests.chaos.kafka_copy import Copy
 from tests.servers.kafka import Topic, all_records, send, send_in_transactions
@@ -26,6 +29,7 @@ from tools.kafka_server import KafkaServer
 from riverlock.core import faults
 from riverlock.sinks.committer import Committer
 from riverlock.snapshot.records import SinkOutput
+from riverlock.snapshot.status import Status
 
 pytestmark = pytest.mark.chaos
 # Beside what it takes the broker to start.
@@ -97,6 +101,41 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for(
         copying.result(DEADLINE_SECONDS)
 
     assert records(plan.servers, plan.target) == expected
+
+
+def is_after(epochs: range, status: Status) -> bool:
+    return status.epoch not in epochs
+
+
+def test_a_broker_that_restarts_does_not_end_a_flow_that_reads_it(
+    kafka: KafkaServer, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has nothing to read when the broker goes, killed or in order."""
+    monkeypatch.setattr("riverlock.kafka.topics.WAIT_SECONDS", 1.0)
+    plan, statuses = replace(plan_of(kafka, topic, tmp_path), attempts=1), Statuses()
+    fill(plan, 100)
+
+    with ThreadPoolExecutor(1) as beside, ExitStack() as stack:
+        driver = kafka_copy.bare(plan, on_status=statuses.add)._driver(stack)
+        driver.planner = replace(driver.planner, stops_at_end=False)
+        copying = beside.submit(driver.run)
+        stack.callback(driver.stop)
+        for leave in (kafka.kill, kafka.stop):
+            statuses.wait_for_last(lambda s: s.lag_rows == {"in": 0})
+            before = range((statuses.all[-1].epoch or 0) + 1)
+            leave()
+            try:
+                statuses.wait_for_last(lambda s: s.state == "waiting")
+            finally:
+                kafka.start()
+            statuses.wait_for_last(lambda s: s.state == "running")
+            fill(plan, 100)
+            statuses.wait_for_last(partial(is_after, before))
+        driver.stop()
+        copying.result(DEADLINE_SECONDS)
+
+    kafka_copy.run(plan)  # what came after the last epoch
+    assert records(plan.servers, plan.target) == records(plan.servers, plan.source)
 
 
 @pytest.mark.spark

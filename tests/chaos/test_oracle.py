@@ -42,7 +42,8 @@ def _show_an_undecided_epoch(options: Options) -> None:
 
 
 def _leave_something_staged(options: Options) -> None:
-    path = Path(options.out) / "odd/_riverlock/staged/000000000002/0123"
+    # Of an epoch that was decided, the next run would take it away.
+    path = Path(options.out) / "odd/_riverlock/staged/000000000999/0123"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import uuid
@@ -219,7 +220,7 @@ def test_of_files_in_an_object_store(
     listed = [
         file["path"]
         for entry in root.list("_riverlock/")
-        if entry.path.endswith(".json") and "owner" not in entry.path
+        if re.fullmatch(r"_riverlock/\d{12}\.json", entry.path)
         for file in json.loads(root.get(entry.path))["files"]
     ]
     shown = [e.path for e in root.list() if e.path.startswith("epoch=")]

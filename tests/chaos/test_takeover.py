@@ -169,7 +169,7 @@ def test_claim_of_an_owned_region_is_refused_within_five_seconds(
         claim(catalog, now_us=2)
 
     assert 0 < clock.now < 5
-    assert caught.value.owner.startswith("run 1")  # type: ignore[attr-defined]
+    assert caught.value.owner.startswith("run 1")
     assert [e.path for e in store.list()] == before
 
 

@@ -112,6 +112,7 @@ def test_sealed_file_is_as_documented() -> None:
         records.StateFile,
         records.Variable,
         records.InputRange,
+        records.Meaning,
         records.Watermark,
         records.SinkOutput,
         records.TimerHeads,

@@ -28,11 +28,12 @@ import riverlock as rl
 from riverlock.core.errors import SinkUnavailableError
 from riverlock.core.types import schema_of
 from riverlock.sinks.base import Probed, Sink, SinkUse
-from riverlock.sinks.committer import Owner
+from riverlock.sinks.committer import Owner, fenced, foreign
 from riverlock.sinks.databases.sink import SqlSink
 from riverlock.sinks.delta import DeltaSink
 from riverlock.sinks.files import FileSink
 from riverlock.sinks.stager import StagePoint
+from riverlock.snapshot.past import Claim, Commit, commit_of
 from riverlock.snapshot.records import SinkOutput
 from riverlock.storage import Storage
 from riverlock.storage.local import LocalStorage
@@ -274,12 +275,25 @@ class LinesStager:
 class LinesCommitter:
     folder: Path
     guarantee: str = "exactly once: an epoch is one file"
+    owner: Owner | None = None
 
     def open(self, owner: Owner) -> None:
         (self.folder / "staged").mkdir(parents=True, exist_ok=True)
+        self.owner = owner
+        for path in self.folder.glob("*.txt"):
+            epoch, run, digest = path.stem.split("-")
+            found = Commit(epoch=int(epoch), run=run, digest=digest)
+            if not owner.past.has(found, owner.sink):
+                raise foreign(owner, found, str(self.folder))
+        (self.folder / "owner").write_text(owner.token)
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
-        staged, final = self.folder / "staged", self.folder / f"{epoch}.txt"
+        assert self.owner is not None
+        if (self.folder / "owner").read_text() != self.owner.token:
+            raise fenced(self.owner, Claim(run=self.owner.run))
+        told = commit_of(epoch, output)
+        staged = self.folder / "staged"
+        final = self.folder / f"{epoch}-{told.run}-{told.digest}.txt"
         if output.tokens and not final.exists():
             building = staged / f"{epoch}-{uuid.uuid4().hex}.part"
             building.write_text(
@@ -305,8 +319,47 @@ class TestOwnSink(SinkConformance):
         return [p.name for p in Path(sink.folder, "staged").iterdir()]
 
 
+class NumberingCommitter(LinesCommitter):
+    """A mistake that the suite must find: an epoch is known by its number."""
+
+    def open(self, owner: Owner) -> None:
+        (self.folder / "staged").mkdir(parents=True, exist_ok=True)
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        final = self.folder / f"{epoch}.txt"
+        if not final.exists():
+            texts = [(self.folder / "staged" / t).read_text() for t in output.tokens]
+            final.write_text("".join(texts))
+
+
+class NumberingSink(LinesSink):
+    def committer(self, use: SinkUse, storage: Storage) -> LinesCommitter:
+        return NumberingCommitter(Path(self.folder))
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        SinkConformance.test_a_store_put_back_is_not_taken_for_the_one_that_wrote,
+        SinkConformance.test_a_store_put_back_whose_next_rows_come_later,
+        SinkConformance.test_a_run_whose_sink_a_copy_of_the_store_took_stops,
+    ],
+)
+def test_the_suite_finds_a_sink_that_goes_by_numbers(tmp_path: Path, test: Any) -> None:
+    class Suite(TestOwnSink):
+        def make_sink(self, folder: Path) -> Sink:
+            return NumberingSink(str(folder / "lines"))
+
+    Suite().test_runs_continue_where_others_ended(tmp_path / "fine")
+    with pytest.raises(AssertionError, match=r"too many|both write"):
+        test(Suite(), tmp_path)
+
+
 class RepeatingCommitter(LinesCommitter):
     """A mistake that the suite must find: it commits again what is there."""
+
+    def open(self, owner: Owner) -> None:
+        (self.folder / "staged").mkdir(parents=True, exist_ok=True)
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         staged = self.folder / "staged"

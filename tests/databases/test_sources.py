@@ -26,6 +26,7 @@ from riverlock.core.errors import (
     InvalidConfigError,
     InvalidFlowError,
     SourceError,
+    SourceUnavailableError,
 )
 from riverlock.runtime.columns import SEQ
 from riverlock.spark.readers.sql import reader as module
@@ -364,10 +365,10 @@ def test_arguments_that_do_not_fit_are_refused(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
-def test_a_database_that_is_away_is_worth_another_try(scheme: str) -> None:
+def test_a_database_that_is_away_is_said_to_be_away(scheme: str) -> None:
     url = f"{scheme}://flow:s3cret@127.0.0.1:9/none"
     reader = reader_of(url, table="t", column="id", delay="0 seconds")
-    with closing(reader), pytest.raises(EpochAbortedError) as caught:
+    with closing(reader), pytest.raises(SourceUnavailableError) as caught:
         reader.initial()
 
     assert "127.0.0.1:9" in str(caught.value)

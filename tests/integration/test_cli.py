@@ -198,6 +198,36 @@ def test_check_shows_operators_and_guarantees(
     assert not (tmp_path / "out").exists()
 
 
+def test_check_passes_before_the_first_run_and_says_what_it_creates(
+    spark: SparkSession, cli: Any, write_app: Any, tmp_path: Path
+) -> None:
+    app, store = write_app(), tmp_path / "store"
+    url = f"sqlite:///{tmp_path}/new/shop.db"
+    table = f"rl.sinks.sql({url!r}, table='sums', create=True)"
+    more = f"    rows.write({table}, uid='table')\n    return flow\n"
+    app.write_text(app.read_text().replace("    return flow\n", more))
+    before = {p.name for p in tmp_path.iterdir()}
+
+    done = cli("check", app, "--store", store, "--json")
+    shown = cli("check", app, "--store", store)
+
+    assert (done.exit_code, shown.exit_code) == (0, 0), shown.output
+    created = [c["where"] for c in json.loads(done.stdout)["creates"]]
+    assert created == [
+        store.as_uri(),
+        f"directory {tmp_path}/out",
+        f"database {tmp_path}/new/shop.db",
+        f"table sums of sqlite:///{tmp_path}/new/shop.db",
+    ]
+    assert "a start creates what is not there" in shown.stdout
+    assert {p.name for p in tmp_path.iterdir()} - before <= {"__pycache__"}
+
+    run = cli("run", app, "--store", store, "--available-now")
+    again = cli("check", app, "--store", store, "--json")
+    assert (run.exit_code, again.exit_code) == (0, 0), run.output
+    assert json.loads(again.stdout)["creates"] == []
+
+
 def test_check_says_which_sinks_can_be_reached(
     spark: SparkSession, cli: Any, write_app: Any
 ) -> None:
@@ -272,6 +302,56 @@ def test_second_driver_is_fenced_and_ctrl_c_finishes_the_epoch(
     assert "sums: stopped after" in err
     assert "Traceback" not in err
     assert json.loads(cli("status", store, "--json").stdout)["state"] == "stopped"
+    assert cli("verify", store).exit_code == 0
+
+
+SLOW_APP = """\
+import pathlib, time
+import riverlock as rl
+
+here = pathlib.Path(__file__).parent
+(here / "loading").touch()
+while not (here / "go").exists():
+    time.sleep(0.05)
+
+flow = rl.Flow("slow")
+flow.read(rl.sources.rate(1000)).write(rl.sinks.files(str(here / "out"), format="json"))
+"""
+
+
+def _wait_for(what: Callable[[], bool], *processes: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 250
+    while not what():
+        ended = [p for p in processes if p.poll() is not None]
+        if ended or time.monotonic() > deadline:
+            pytest.fail(str([p.communicate() for p in ended]))
+        time.sleep(0.1)
+
+
+def test_a_flow_that_is_still_starting_is_stopped(cli: Any, tmp_path: Path) -> None:
+    app, store = tmp_path / "slow_app.py", tmp_path / "store"
+    app.write_text(SLOW_APP)
+    requests = store / "regions/main/requests"
+    run = _riverlock("run", app, "--store", store, cwd=tmp_path)
+    try:
+        _wait_for((tmp_path / "loading").exists, run)
+        state = json.loads(cli("status", store, "--json").stdout)
+        shown = cli("status", store)
+        stop = _riverlock("stop", store, "--timeout", "4 minutes", cwd=tmp_path)
+        _wait_for(lambda: requests.is_dir() and any(requests.iterdir()), run, stop)
+        (tmp_path / "go").touch()
+        _, err = run.communicate(timeout=250)
+        out, _ = stop.communicate(timeout=250)
+    finally:
+        run.kill()
+
+    assert (state["state"], state["pid"], state["run"]) == ("starting", run.pid, None)
+    assert f"starting (process {run.pid}" in shown.stdout
+    assert (run.returncode, stop.returncode) == (0, 0), err
+    assert "run 1 has ended" in out
+    found = json.loads(cli("status", store, "--json").stdout)
+    assert (found["state"], found["epoch"]) == ("stopped", None)
+    assert not list((tmp_path / "out").glob("epoch=*"))
     assert cli("verify", store).exit_code == 0
 
 

@@ -15,7 +15,11 @@ from tests.servers.kafka import Topic, all_records, send, send_in_transactions
 from tools.kafka_server import KafkaServer
 
 import riverlock as rl
-from riverlock.core.errors import EpochAbortedError, InvalidConfigError, SourceError
+from riverlock.core.errors import (
+    InvalidConfigError,
+    SourceError,
+    SourceUnavailableError,
+)
 from riverlock.kafka.records import RecordReader, Span
 from riverlock.spark.readers.kafka import KafkaReader, spans_by_task
 
@@ -227,12 +231,12 @@ def test_what_cannot_work_is_refused_without_a_cluster_and_secrets_are_masked() 
     assert "no.such.thing" in unknown.value.message
 
 
-def test_a_cluster_that_does_not_answer_is_worth_another_try(
+def test_a_cluster_that_does_not_answer_is_said_to_be_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("riverlock.kafka.topics.WAIT_SECONDS", 0.3)
 
-    with pytest.raises(EpochAbortedError) as error:
+    with pytest.raises(SourceUnavailableError) as error:
         reader(NOWHERE, "t").initial()
 
     assert NOWHERE in error.value.message
@@ -312,6 +316,65 @@ def test_a_flow_reads_every_record_once_with_new_partitions_and_bad_ones(
     assert marks.slowest_partition is not None
     text = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
     assert b"hush" not in text
+
+
+VALUES: list[tuple[bytes | None, bool]] = [
+    (b'{"id": 1, "x": "a"}', True),
+    (' \n\t{"id": 2, "x": "é漢"} \n'.encode(), True),
+    (b"{}", True),
+    (b'{"more": 1}', True),
+    (None, True),  # a key without a value
+    (b"", False),
+    (b"  \n", False),
+    (b"null", False),
+    (b"[]", False),
+    (b'[{"id": 3}]', False),
+    (b'[{"id": 3}, {"id": 4}]', False),
+    (b'{"id": 5, "x": "\xff\xc3("}', False),
+    (b"\xff\xfe{bad", False),
+    ('{"id": 6}'.encode("utf-16"), False),
+    (b'{"id": "no"}', False),
+    (b'{"x": "a", "id": "no"}', False),
+    (b'"text"', False),
+    (b"7", False),
+    (b'{"id": 8', False),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("columns", [["offset"], ["x", "offset"], ["id", "offset"]])
+def test_each_record_is_in_the_stream_or_bad_whichever_columns_are_used(
+    kafka: KafkaServer,
+    topic: Topic,
+    spark: SparkSession,
+    tmp_path: Path,
+    columns: list[str],
+) -> None:
+    name, out, bad = topic(1), rl.sinks.memory(), rl.sinks.memory()
+    send(kafka.servers, name, [(b"k", value) for value, _ in VALUES])
+    flow = rl.Flow("values")
+    rows = flow.read(
+        rl.sources.kafka(
+            kafka.servers, name, value="json", schema="id bigint, x string"
+        ),
+        uid="in",
+    )
+    rows.select(*columns).write(out, uid="out")
+    rows.bad.write(bad, uid="bad")
+
+    status = flow.run(str(tmp_path / "store"), spark=spark, available_now=True)
+
+    good = [offset for offset, (_, is_good) in enumerate(VALUES) if is_good]
+    assert sorted(row[-1] for row in out.rows()) == good
+    wrong = [(n, value) for n, (value, is_good) in enumerate(VALUES) if not is_good]
+    assert sorted(row[2:] for row in bad.rows()) == wrong
+    assert status is not None
+    assert status.bad_rows == len(wrong)
+    if columns[0] == "x":
+        assert [x for x, _ in sorted(out.rows(), key=lambda r: r[1])][:2] == [
+            "a",
+            "é漢",
+        ]
 
 
 class InOrder(rl.Process):

@@ -15,7 +15,11 @@ from pyspark.sql import functions as F
 
 import riverlock as rl
 from riverlock.core.clock import ManualClock
-from riverlock.core.errors import InvalidFlowError, UserCodeError
+from riverlock.core.errors import (
+    InvalidFlowError,
+    UndeclaredStateError,
+    UserCodeError,
+)
 from riverlock.runtime.columns import SEQ
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.reader import operator_of, read_entries, read_variable
@@ -442,6 +446,27 @@ def test_poison_records_fail_by_default_and_name_everything(
     assert Catalog(open_storage(str(tmp_path))).epochs() == []
 
 
+class Misspelt(rl.Process):
+    cart_at = rl.Value("long", default=0)
+
+    def on_event(self, row: Any, ctx: Any) -> None:
+        self.carts_at = row.n
+
+
+def test_an_attribute_that_is_not_declared_fails_the_epoch(
+    spark: SparkSession, tmp_path: Path, orders_dir: str
+) -> None:
+    flow = rl.Flow("carts")
+    flow.read(source(orders_dir, ORDERS)).key_by("user").process(
+        Misspelt(), uid="carts"
+    )
+
+    with pytest.raises(UndeclaredStateError, match="did you mean 'cart_at'"):
+        run(flow, tmp_path, spark)
+
+    assert Catalog(open_storage(str(tmp_path))).epochs() == []
+
+
 class Fragile(rl.Process):
     output = "user string, n bigint, total bigint"
     total = rl.Value("bigint", default=0)
@@ -530,6 +555,69 @@ def test_broadcast_initial_and_group_state(
     assert state(store, "r", "limits") == [("max", 5.0)]
     assert state(store, "r", "version") == [(1,)]
     assert sum(r[1] for r in state(store, "r", "seen")) == len(orders)
+
+
+def test_a_star_is_all_columns_that_users_see(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [(1, "a", T0), (2, "b", T0)]
+    schema = "n bigint, k string, at timestamp"
+    path = write_rows(spark, tmp_path / "in", rows, schema)
+    a, b, c, d = (rl.sinks.memory() for _ in range(4))
+    flow = rl.Flow("star")
+    stream = flow.read(source(path, schema), uid="rows").event_time("at")
+    more = stream.select("*", "n * 2 AS twice", F.struct("*").alias("whole"))
+    more.select("n", "twice", "to_json(whole)").write(a, uid="a")
+    more.select(F.col("whole.*"), "k AS l").key_by("k").count(uid="n").write(b, uid="b")
+    text = "to_json(struct(*))"
+    stream.with_column("j", text).where(f"{text} LIKE '%j%'").write(c, uid="c")
+    stream.select("* EXCEPT (at)", "explode(array(n, -n))").write(d, uid="d")
+    flow.check(spark=spark)
+
+    run(flow, tmp_path / "store", spark)
+
+    at = "2026-01-01T00:00:00.000Z"
+    texts = {n: f'{{"n":{n},"k":"{k}","at":"{at}"}}' for n, k, _ in rows}
+    assert sorted(a.rows()) == [(n, 2 * n, texts[n]) for n in (1, 2)]
+    assert sorted(b.rows()) == [("a", 1), ("b", 1)]
+    assert [(n, k, j) for n, k, _, j in sorted(c.rows())] == [
+        (n, k, texts[n]) for n, k, _ in rows
+    ]
+    assert sorted(d.rows()) == [(1, "a", -1), (1, "a", 1), (2, "b", -2), (2, "b", 2)]
+
+
+class Heard(rl.Process):
+    """Tells in which order it saw broadcast rows, and those of its key."""
+
+    output = "k int, heard array<int>, seen array<int>"
+    heard = rl.Value("array<int>", default=[], scope="broadcast")
+    seen = rl.Value("array<int>", default=[])
+
+    def on_broadcast(self, row: Any, ctx: Any) -> None:
+        self.heard = [*self.heard, row.n]
+
+    def on_event(self, e: Any, ctx: Any) -> Any:
+        self.seen = [*self.seen, e.n]
+        yield e.k, self.heard, self.seen
+
+
+def test_rows_of_one_position_have_one_order_in_broadcasts_and_among_records(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = write_rows(spark, tmp_path / "in", [(1, 0), (2, 0)], "n int, k int")
+    flow = rl.Flow("heard", key_groups=8)
+    rows = flow.read(source(path, "n int, k int"), uid="rows")
+    ten, hundred = (rows.select(f"n * {by} AS n", "k") for by in (10, 100))
+    # Each row three times, from three tasks whose rows may come in any order.
+    whole = rows.union(ten).union(hundred)
+    out = rl.sinks.memory()
+    whole.key_by("k").process(Heard(), uid="p", broadcast=whole).write(out, uid="out")
+
+    run(flow, tmp_path / "store", spark, parallelism=2)
+
+    _, heard, seen = max(out.rows(), key=lambda row: len(row[2]))
+    assert [n // 10 ** (len(str(n)) - 1) for n in seen] == [1, 1, 1, 2, 2, 2]
+    assert heard == seen
 
 
 def test_state_follows_the_parallelism(

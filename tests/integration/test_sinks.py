@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import riverlock as rl
 from riverlock.core.errors import InvalidConfigError, SinkError
+from riverlock.core.types import schema_of
+from riverlock.sinks.base import SinkUse
+from riverlock.sinks.committer import Owner
+from riverlock.sinks.stager import StagePoint
+from riverlock.snapshot.records import SinkOutput
 from riverlock.snapshot.sealed import checksum
+from riverlock.storage.local import LocalStorage
 
 pytestmark = pytest.mark.spark
 
@@ -163,3 +172,57 @@ def test_a_sink_that_never_works_stops_the_flow_and_is_caught_up_later(
     run(build(), tmp_path / "store", spark)
 
     assert sorted(got) == list(range(100))
+
+
+ODD_NUMBERS = [math.nan, math.inf, -math.inf, -0.0, 5e-324, 1.7976931348623157e308, 0.1]
+
+
+def test_spark_reads_back_what_json_files_have(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = (
+        "n int, x double, f float, ok boolean, big bigint, money decimal(38,18),"
+        " text string, raw binary, day date, at timestamp, wall timestamp_ntz,"
+        " xs array<double>, m map<string,double>, s struct<x: double, t: timestamp>"
+    )
+    schema = schema_of(columns)
+    at = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=UTC)
+    rows: list[dict[str, Any]] = [
+        {
+            "n": n,
+            "x": x,
+            "f": 0.5 if math.isfinite(x) else x,
+            "ok": n % 2 == 0,
+            "big": -(2**63) + n,
+            "money": Decimal("-12345678901234567890.123456789012345678"),
+            "text": "é,\"'\\\\\n\t💧\u2028 ",
+            "raw": bytes(range(256)),
+            "day": date(1582, 10, 15),
+            "at": at,
+            "wall": at.replace(tzinfo=None),
+            "xs": [x, None, 1.5],
+            "m": {"": x, "k": None},
+            "s": {"x": x, "t": at},
+        }
+        for n, x in enumerate(ODD_NUMBERS)
+    ]
+    rows.append(dict.fromkeys(schema.names) | {"n": len(rows)})
+    given = [{**r, "m": r["m"] and list(r["m"].items())} for r in rows]
+    table = pa.Table.from_pylist(given, schema=schema.to_arrow())
+    sink, store = rl.sinks.files(str(tmp_path / "out"), format="json"), tmp_path / "s"
+    use, storage = (
+        SinkUse(uid="out", schema=schema, replaces=False),
+        LocalStorage(store),
+    )
+    point = StagePoint(storage=storage, folder="x", epoch=0, attempt="a", flow="f")
+    tokens = tuple(sink.stager(use).stage(table, point))
+    committer = sink.committer(use, storage)
+    committer.open(Owner(flow="f", sink="out", run=1))
+    committer.commit(0, SinkOutput(kind="files", tokens=tokens, rows=len(rows)))
+
+    read = spark.read.schema(columns).json(str(tmp_path / "out/epoch=*/*.json"))
+    written = spark.createDataFrame(table)
+
+    found = [repr(row) for row in read.orderBy("n").collect()]
+    assert found == [repr(row) for row in written.orderBy("n").collect()]
+    assert len(found) == len(rows)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+import threading
 import uuid
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from tests.servers.postgres import PASSWORD, Postgres
+from tests.servers.proxy import CuttingProxy
 
 import riverlock as rl
 from riverlock.coordinator.restart import FixedDelay
@@ -71,6 +75,52 @@ def test_rows_of_a_table_are_counted_once_over_two_runs(
     stored = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert stored
     assert not [p for p in stored if PASSWORD.encode() in p.read_bytes()]
+
+
+class Heard(logging.Handler):
+    """Waits for a word of the log."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self._word, self.event = word, threading.Event()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+        if self._word in self.texts[-1]:
+            self.event.set()
+
+
+def test_a_start_while_the_database_is_away_waits_for_it(
+    spark: SparkSession, postgres: Postgres, tmp_path: Path
+) -> None:
+    table = f"orders_{uuid.uuid4().hex[:8]}"
+    postgres.query(f"CREATE TABLE {table} (id INT PRIMARY KEY)")
+    postgres.query(f"INSERT INTO {table} VALUES (7)")
+    proxy = CuttingProxy(postgres.socket, is_shut=True)
+    flow, out = rl.Flow("orders"), rl.sinks.memory()
+    url = postgres.url(proxy.port)
+    flow.read(rl.sources.sql(url, table=table, column="id"), uid="orders").write(out)
+    heard = Heard("waiting for source 'orders': the run begins when it answers")
+    logging.getLogger("riverlock").addHandler(heard)
+
+    try:
+        with ThreadPoolExecutor(1) as beside:
+            store = str(tmp_path / "store")
+            done = beside.submit(flow.run, store, spark=spark, available_now=True)
+            try:
+                assert heard.event.wait(60)
+                # Whoever waits owns nothing yet.
+                assert not Path(store).exists()
+            finally:
+                proxy.open()
+            done.result(60)
+    finally:
+        logging.getLogger("riverlock").removeHandler(heard)
+        proxy.close()
+
+    assert out.rows() == [(7,)]
+    assert PASSWORD not in str(heard.texts)
 
 
 def test_a_range_that_changes_before_it_is_read_is_planned_anew(

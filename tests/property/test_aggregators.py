@@ -138,7 +138,8 @@ def test_aggregators_that_are_not_whole_are_refused_at_once() -> None:
     class NoColumns(Sum):
         columns: list[str] = []  # noqa: RUF012 - as users write it
 
-    stream = rl.Flow("f").read(rl.sources.generator({"k": "id"}, rows=1))
+    columns = {"k": "id", "at": "timestamp_seconds(id)"}
+    stream = rl.Flow("f").read(rl.sources.generator(columns, rows=1)).event_time("at")
     for aggregator, expected in (
         (NoMerge(), "a method merge"),
         (NoType(), "acc of aggregate 'x'"),

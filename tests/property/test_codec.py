@@ -3,12 +3,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.strategies import TYPES, values
 
+from riverlock.core.literals import from_json, to_json
 from riverlock.core.types import Type, type_of
 from riverlock.snapshot.files import encode_table
 from riverlock.state.codec import codec_of, encode
@@ -45,6 +47,21 @@ def test_codec_and_parquet_agree_to_the_byte(case: tuple[Type, list[Any]]) -> No
     back = codec.from_arrow(read["value"].to_pylist())
 
     assert list(map(encode, back)) == list(map(encode, normal))
+
+
+@given(typed_values())
+def test_values_survive_their_json(case: tuple[Type, list[Any]]) -> None:
+    kind, found = case
+    codec = codec_of(kind)
+    for value in found:
+        normal = codec.checked(value)
+        out = codec.to_arrow
+        plain = normal if normal is None or out is None else out(normal)
+
+        text = msgspec.json.encode(to_json(kind, plain))
+        back = from_json(kind, msgspec.json.decode(text))
+
+        assert encode(codec.checked(back)) == encode(normal)
 
 
 @given(TYPES)

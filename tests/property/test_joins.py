@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riverlock.core.times import EPOCH, from_micros
+from riverlock.core.times import from_micros
 from riverlock.flow.interval_join import IntervalJoin
 from riverlock.flow.joins import Join, LatestJoin, Lookup
 from riverlock.testing import harness
@@ -25,7 +25,7 @@ Event = tuple[str | None, int | None, int]
 
 
 def instant(seconds: int) -> Any:
-    return EPOCH + timedelta(seconds=seconds)
+    return from_micros(0) + timedelta(seconds=seconds)
 
 
 def left_row(event: Event) -> Row:

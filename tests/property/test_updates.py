@@ -306,8 +306,10 @@ def test_a_table_without_key_has_one_row() -> None:
 
 def test_a_column_of_sessions_must_not_be_called_gone() -> None:
     flow = rl.Flow("gone")
-    source = rl.sources.files("in", format="json", schema="k string, gone boolean")
-    windows = flow.read(source).key_by("k").window(rl.sessions("1 hour"))
+    columns = "k string, gone boolean, at timestamp"
+    source = rl.sources.files("in", format="json", schema=columns)
+    timed = flow.read(source).event_time("at")
+    windows = timed.key_by("k").window(rl.sessions("1 hour"))
     windows.reduce(added).write(rl.sinks.memory(), mode="update")
 
     with pytest.raises(InvalidFlowError, match="a name other than 'gone'"):

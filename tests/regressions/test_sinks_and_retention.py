@@ -19,6 +19,7 @@ import riverlock as rl
 from riverlock.coordinator.events import Compacted
 from riverlock.core.errors import (
     CommitRejectedError,
+    FencedError,
     InvalidConfigError,
     SinkError,
     SnapshotNotFoundError,
@@ -32,8 +33,15 @@ from riverlock.sinks.stager import StagePoint
 from riverlock.sinks.stagers import FileStager
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.compaction import MAX_SPANS
-from riverlock.snapshot.records import InputRange, Manifest, SinkOutput, StateFile
-from riverlock.snapshot.retention import Retention, expired_paths, sweep
+from riverlock.snapshot.merged import note_merged
+from riverlock.snapshot.records import (
+    InputRange,
+    Manifest,
+    Merged,
+    SinkOutput,
+    StateFile,
+)
+from riverlock.snapshot.retention import Retention, sweep
 from riverlock.snapshot.sealed import checksum
 from riverlock.snapshot.verify import verify
 from riverlock.storage import LocalStorage
@@ -142,7 +150,9 @@ def test_a_run_that_slept_while_building_shows_no_part_of_an_epoch(
     assert not isinstance(caught.value, CommitRejectedError)
     assert (out / "epoch=000000000000").exists() == is_committed
 
-    old.commit(0, output)
+    with pytest.raises(FencedError):
+        old.commit(0, output)
+    _committer(out, run=3).commit(0, output)
 
     assert len(list((out / "epoch=000000000000").iterdir())) == 2
     assert not list((out / "_riverlock").glob("building*/*"))
@@ -276,9 +286,9 @@ def test_the_sweep_spares_files_of_an_epoch_that_is_not_decided_yet(
     found.decide(manifest(1, (decided,)))
     running = write(store, 2, {"a": 2})  # an epoch longer than the grace period
 
-    gone = expired_paths(found, Retention(), now=later())
+    sweep(found, Retention(), now=later())
 
-    assert running.path not in gone
+    assert store.exists(running.path)
 
 
 def _listed(epoch: int, first: str | None, last: str) -> Manifest:
@@ -302,8 +312,6 @@ def test_files_of_an_epoch_that_died_undecided_go_in_the_end(
 ) -> None:
     found = catalog(store)
     found.decide(manifest(1))
-    dead = write(store, 2, {"a": 2})
-
     keep = Retention(grace=timedelta(days=3))
     for days, kept, gone in (
         (0.9, Retention(), False),
@@ -311,19 +319,44 @@ def test_files_of_an_epoch_that_died_undecided_go_in_the_end(
         (2.9, keep, False),
         (3.1, keep, True),
     ):
-        paths = expired_paths(found, kept, now=datetime.now(UTC) + timedelta(days=days))
-        assert (dead.path in paths) == gone
+        dead = write(store, 2, {"a": 2})
+        sweep(found, kept, now=datetime.now(UTC) + timedelta(days=days))
+        assert store.exists(dead.path) != gone
 
 
-def test_protected_files_are_spared(store: LocalStorage) -> None:
+def test_merged_files_that_wait_are_spared_by_any_sweep(store: LocalStorage) -> None:
+    """Also by that of another process, such as a run that was paused."""
     found = catalog(store)
-    found.decide(manifest(5))
+    live = write(store, 5, {"a": 1})
+    found.decide(manifest(5, (live,)))
     one, two = write(store, 1, {"a": 1}), write(store, 2, {"a": 1})
+    merged = Merged(operator="op", replaced=(live.path,), by=(one,))
+    record = note_merged(found, merged)
+    assert record is not None
 
-    sweep(found, Retention(), now=later(), protected={one.path})
+    sweep(found, Retention(), now=later())
 
     assert store.exists(one.path)
     assert not store.exists(two.path)
+    # The next epoch does without: it will never be taken up.
+    found.decide(manifest(6, (write(store, 6, {"a": 1}),)))
+    sweep(found, Retention(), now=later())
+    assert not store.exists(one.path)
+    assert not store.exists(record)
+
+
+def test_merged_files_that_were_swept_before_they_were_noted_are_not_taken(
+    store: LocalStorage,
+) -> None:
+    found = catalog(store)
+    live, one = write(store, 5, {"a": 1}), write(store, 1, {"a": 1})
+    found.decide(manifest(5, (live,)))
+    store.delete(one.path)
+
+    merged = Merged(operator="op", replaced=(live.path,), by=(one,))
+
+    assert note_merged(found, merged) is None
+    assert list(store.list(found.paths.merged)) == []
 
 
 def test_lists_of_sources_go_with_the_manifests_that_name_them(
@@ -372,7 +405,8 @@ class Pinning(LocalStorage):
     error: Exception | None = None
 
     def put(self, path: str, data: bytes) -> None:
-        if "/expiring/" in path and self.when == "unannounced":
+        # A round announces itself, and then what it will delete.
+        if "/expiring/" in path and self.when == "unannounced" and self.exists(path):
             self._pin()
         super().put(path, data)
 

@@ -51,8 +51,8 @@ class Mariadb(Server):
             "CREATE DATABASE IF NOT EXISTS flow;\n"
             f"CREATE USER IF NOT EXISTS flow@'%' IDENTIFIED BY '{PASSWORD}';\n"
             f"CREATE USER IF NOT EXISTS flow@localhost IDENTIFIED BY '{PASSWORD}';\n"
-            "GRANT ALL ON *.* TO flow@'%';\n"
-            "GRANT ALL ON *.* TO flow@localhost;\n"
+            "GRANT ALL ON *.* TO flow@'%' WITH GRANT OPTION;\n"
+            "GRANT ALL ON *.* TO flow@localhost WITH GRANT OPTION;\n"
         )
         self._first.chmod(0o644)
 

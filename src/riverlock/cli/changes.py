@@ -8,6 +8,7 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, store_argument
+from riverlock.core.arrow_values import python_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,5 +84,4 @@ def _page(table: pa.Table, limit: int) -> dict[str, Any]:
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
-    return found
+    return python_rows(table, dicts=True)

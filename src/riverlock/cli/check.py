@@ -9,16 +9,17 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.app import parse
-from riverlock.cli.command import command, open_catalog
+from riverlock.cli.command import command
 from riverlock.cli.run import open_app, session_options
 from riverlock.cli.set import parameter_rows
 from riverlock.cli.state import kind
 from riverlock.core.errors import DefinitionError, SinkError, SinkUnavailableError
-from riverlock.sinks.base import Probed
+from riverlock.sinks.base import Making, Probed
 
 if TYPE_CHECKING:
     from riverlock.flow.flow import Flow
     from riverlock.sinks.committer import Committer
+    from riverlock.snapshot.catalog import Catalog
     from riverlock.spark.compile import CompiledFlow
 
 __all__ = ["check"]
@@ -45,7 +46,8 @@ def check(
     reached and fit; if one cannot, the exit code is 5. With --store also which columns
     of sources are others than those of its newest epoch, and what becomes of the state
     that is there: what is kept, added, dropped, widened, renamed, migrated, or refused;
-    exits with 1 if a start would be refused.
+    exits with 1 if a start would be refused. What is not there yet and a start would
+    create (store, tables, directories) is listed; nothing is created here.
 
     \b
     Examples:
@@ -67,11 +69,14 @@ def check(
 def _upgrade(compiled: CompiledFlow, store: str) -> dict[str, Any]:
     from riverlock.spark.adoption import upgrade_of
 
-    catalog = open_catalog(store)
-    newest = catalog.resolve(None)
+    catalog = _catalog(store)
+    newest = catalog.newest()
+    if newest is None:
+        return {}
     upgrade = upgrade_of(catalog, compiled, newest)
     inputs = compiled.inputs(newest)
-    refusals = [*inputs.refusals, *upgrade.refusals]
+    renumbering = compiled.renumbering(newest)
+    refusals = [*renumbering.refusals, *inputs.refusals, *upgrade.refusals]
     return {
         "epoch": newest.epoch,
         "refused": [str(error) for error in refusals],
@@ -87,6 +92,22 @@ def _upgrade(compiled: CompiledFlow, store: str) -> dict[str, Any]:
         ],
         "upgrade": [asdict(step) for step in upgrade.steps],
     }
+
+
+def _catalog(store: str) -> Catalog:
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.storage.open import open_storage
+
+    return Catalog(open_storage(store))
+
+
+def _store_to_make(store: str | None) -> list[dict[str, str]]:
+    from riverlock.snapshot.layout import FLOW
+
+    if store is None:
+        return []
+    storage = _catalog(store).storage
+    return [] if storage.exists(FLOW) else [{"what": "store", "where": storage.uri}]
 
 
 def _facts(flow: Flow, store: str | None) -> dict[str, Any]:
@@ -134,21 +155,30 @@ def _facts(flow: Flow, store: str | None) -> dict[str, Any]:
             if isinstance(stage, KeyedStage)
         ],
         "sinks": sinks,
+        "generated": compiled.generated,
+        "creates": _store_to_make(store)
+        + [
+            {"what": f"sink {sink['uid']}", "where": made}
+            for sink in sinks
+            for made in sink["creates"]
+        ],
         **({} if store is None else _upgrade(compiled, store)),
     }
 
 
 def _asked(committer: Committer) -> dict[str, Any]:
-    """Return whether a sink answers, if it can be asked, and what is wrong with it."""
-    if not isinstance(committer, Probed):
-        return {"reachable": None, "trouble": None}
+    """Return whether a sink answers, what is wrong with it, and what it would make."""
+    nothing: dict[str, Any] = {"reachable": None, "trouble": None, "creates": ()}
     try:
-        committer.probe()
+        if isinstance(committer, Probed):
+            nothing["reachable"] = True
+            committer.probe()
+        made = committer.to_make() if isinstance(committer, Making) else ()
     except SinkUnavailableError as error:
-        return {"reachable": False, "trouble": str(error)}
+        return {**nothing, "reachable": False, "trouble": str(error)}
     except (DefinitionError, SinkError) as error:
-        return {"reachable": True, "trouble": str(error)}
-    return {"reachable": True, "trouble": None}
+        return {**nothing, "trouble": str(error)}
+    return {**nothing, "creates": made}
 
 
 def _print(found: dict[str, Any]) -> None:
@@ -198,11 +228,26 @@ def _print(found: dict[str, Any]) -> None:
                 for s in found["sinks"]
             ],
         )
+    _print_notes(found)
     for sink in troubles:
         mark = click.style(f"sink {sink['uid']}: ", fg="red")
         click.echo(f"\n{mark}{sink['trouble']}")
     if "upgrade" in found:
         _print_upgrade(found)
+
+
+def _print_notes(found: dict[str, Any]) -> None:
+    if found["generated"]:
+        click.echo("\nuids from the order of the code: write them before you change it")
+        text.table(
+            ("uid", "of", "write"),
+            [(g["uid"], g["of"], g["write"]) for g in found["generated"]],
+        )
+    if found["creates"]:
+        click.echo("\na start creates what is not there")
+        text.table(
+            ("for", "creates"), [(c["what"], c["where"]) for c in found["creates"]]
+        )
 
 
 def _print_upgrade(found: dict[str, Any]) -> None:

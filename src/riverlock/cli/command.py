@@ -13,8 +13,9 @@ from riverlock.core.errors import RiverlockError
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Start
 
-__all__ = ["command", "open_catalog", "store_argument"]
+__all__ = ["command", "open_catalog", "open_starting", "store_argument"]
 
 Body = Callable[..., int | None]
 
@@ -72,6 +73,25 @@ def _nobody_reads() -> bool:
 store_argument = click.argument(
     "store", metavar="STORE", type=click.Path(file_okay=False)
 )
+
+
+def open_starting(store: str) -> tuple[Catalog, list[Start]]:
+    """Open a store, which its first start need not have made yet.
+
+    Returns:
+        It, and the starts under way.
+
+    Raises:
+        SnapshotNotFoundError: There is neither a store nor a start.
+    """
+    from riverlock.cli.text import now_us
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.starts import starts
+    from riverlock.storage.open import open_storage
+
+    catalog = Catalog(open_storage(store))
+    found = starts(catalog, now_us=now_us())
+    return (catalog, found) if found else (open_catalog(store), [])
 
 
 def open_catalog(store: str) -> Catalog:

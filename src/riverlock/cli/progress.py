@@ -36,6 +36,8 @@ def line(status: Status, now: int) -> str:
     ]
     if status.bad_rows:
         parts.append(f"bad rows {text.count(status.bad_rows)}")
+    if status.files_set_aside:
+        parts.append(f"files set aside {text.count(status.files_set_aside)}")
     if status.late_rows:
         parts.append(f"late rows {text.count(status.late_rows)}")
     if status.dead_letters:

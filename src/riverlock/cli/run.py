@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from riverlock.cli.app import App
     from riverlock.flow.flow import Flow
+    from riverlock.snapshot.catalog import Catalog
 
 __all__ = ["open_app", "run", "session_options"]
 
@@ -92,14 +93,18 @@ def run(
       riverlock run app.py --store store --available-now
       riverlock run app.py:shop --store s3://bucket/shop --parallelism 8
     """
+    from riverlock.snapshot.starts import announced
+
     target = parse(app)
     with progress(as_json=as_json) as shown, _log_to(shown), _interrupts() as seen:
         shown.say("starting Spark")
-        flow = open_app(target, master=master, conf=conf)
-        chosen = {k: v for k, v in options.items() if v is not None}
-        shown.begin(flow.name, newest=_newest(store))
-        shown.is_stopping = lambda: bool(seen())
-        flow.run(store, on_status=shown.update, **chosen)
+        catalog = _catalog(store)
+        with announced(catalog, now_us=text.now_us()):
+            flow = open_app(target, master=master, conf=conf)
+            chosen = {k: v for k, v in options.items() if v is not None}
+            shown.begin(flow.name, newest=max(catalog.epochs(), default=None))
+            shown.is_stopping = lambda: bool(seen())
+            flow.run(store, on_status=shown.update, **chosen)
         signals = set(seen())
     shown.end(text.now_us(), interrupted=bool(signals), store=store)
     return exit_code(signals)
@@ -114,11 +119,11 @@ def exit_code(signals: set[int]) -> int:
     return _INTERRUPTED if signal.SIGINT in signals else 0
 
 
-def _newest(store: str) -> int | None:
+def _catalog(store: str) -> Catalog:
     from riverlock.snapshot.catalog import Catalog
     from riverlock.storage.open import open_storage
 
-    return max(Catalog(open_storage(store)).epochs(), default=None)
+    return Catalog(open_storage(store))
 
 
 def open_app(app: App, *, master: str | None, conf: dict[str, str]) -> Flow:

@@ -11,6 +11,7 @@ import click
 from riverlock.cli import text
 from riverlock.cli.command import command
 from riverlock.cli.places import open_place, place_argument
+from riverlock.core.arrow_values import python_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +73,7 @@ def _show(table: pa.Table | None, epoch: int, *, as_csv: bool, as_json: bool) ->
         return
     names = table.column_names
     columns: list[list[Any]] = [
-        c.to_pylist(maps_as_pydicts="strict") for c in table.columns
+        python_values(c, far=str, dicts=True) for c in table.columns
     ]
     rows = list(zip(*columns, strict=True))
     if as_json:

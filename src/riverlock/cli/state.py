@@ -10,6 +10,7 @@ import click
 from riverlock.cli import text
 from riverlock.cli.command import command
 from riverlock.cli.places import open_place, place_argument
+from riverlock.core.arrow_values import python_rows
 from riverlock.core.errors import RiverlockError
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ def _summary(state: OperatorState) -> dict[str, Any]:
                 "key": v.key,
                 "scope": v.scope,
                 "ttl_us": v.ttl_us,
+                "default": v.default,
             }
             for n, v in state.variables.items()
         },
@@ -250,8 +252,7 @@ def _page(rows: pa.Table | None, limit: int) -> dict[str, Any]:
 
 
 def _plain(rows: pa.Table) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = rows.to_pylist()
-    return found
+    return python_rows(rows)
 
 
 def _table(rows: pa.Table) -> None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from riverlock.cli import text
-from riverlock.cli.command import command, open_catalog, store_argument
+from riverlock.cli.command import command, open_starting, store_argument
 from riverlock.cli.set import parameter_rows, print_parameters
 from riverlock.core.errors import StorageNotFoundError
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.owner import Life
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.records import Manifest, Run, Start
     from riverlock.snapshot.status import Status
 
 __all__ = ["status"]
@@ -51,7 +51,7 @@ def status(*, store: str, watch: bool, as_json: bool) -> None:
       riverlock status store --watch
       riverlock status store --json | jq -r .state
     """
-    catalog = open_catalog(store)
+    catalog, _ = open_starting(store)
     if not watch:
         _show(catalog, as_json=as_json)
         return
@@ -76,22 +76,34 @@ def _show(catalog: Catalog, *, as_json: bool) -> None:
 def collect(catalog: Catalog) -> dict[str, Any]:
     """Return all that the store tells of a flow now."""
     from riverlock.snapshot.input_times import input_times
-    from riverlock.snapshot.owner import life_of
+    from riverlock.snapshot.layout import FLOW
+    from riverlock.snapshot.owner import Life, life_of
     from riverlock.snapshot.parameters import parameters_of
+    from riverlock.snapshot.starts import starts
     from riverlock.snapshot.status import status_of
 
-    flow, now = catalog.flow(), text.now_us()
+    now = text.now_us()
     newest, run, live = catalog.newest(), catalog.newest_run(), _live(catalog)
     life = None if run is None else life_of(catalog, run)
+    if life is None or not life.is_alive:
+        # A start comes after whatever ran before it.
+        for start in starts(catalog, now_us=now)[-1:]:
+            run, live, life = (
+                _coming(start),
+                None,
+                Life(is_alive=True, is_starting=True),
+            )
+    is_new = not catalog.storage.exists(FLOW) and life is not None
     # The live status is a hint: one of an earlier run says nothing of this one.
     mine = (
         live if live is not None and run is not None and live.run == run.run else None
     )
     facts: dict[str, Any] = {
-        "flow": flow.name,
+        # A first start has not made the store yet.
+        "flow": None if is_new else catalog.flow().name,
         "store": catalog.storage.uri,
         "state": _word(life, mine, newest, now),
-        "run": None if run is None else run.run,
+        "run": None if run is None else run.run or None,
         "host": None if run is None else run.host,
         "pid": None if run is None else run.pid,
         "started_us": None if run is None else run.started_us,
@@ -117,6 +129,20 @@ def collect(catalog: Catalog) -> dict[str, Any]:
         facts["sinks"] = _sinks(newest)
         facts["sources"] = _sources(newest, facts["lag_rows"])
     return facts
+
+
+def _coming(start: Start) -> Run:
+    """Return a start as the run that it will be, whose number is not known yet."""
+    from riverlock.snapshot.records import Run
+
+    return Run(
+        run=0,
+        host=start.host,
+        pid=start.pid,
+        token=start.id,
+        started_us=start.started_us,
+        process=start.process,
+    )
 
 
 def _live(catalog: Catalog) -> Status | None:
@@ -164,6 +190,9 @@ def _figures(newest: Manifest, known: Status, live: Status | None) -> dict[str, 
         "state_files": known.state_files,
         "parallelism": known.parallelism,
         "bad_rows": live.bad_rows if live is not None and is_current else 0,
+        "files_set_aside": live.files_set_aside
+        if live is not None and is_current
+        else 0,
         "late_rows": live.late_rows if live is not None and is_current else 0,
         "dead_letters": known.dead_letters,
         "code": newest.code,
@@ -207,7 +236,8 @@ def _sources(newest: Manifest, lag: dict[str, int | None]) -> list[dict[str, Any
 def _print(found: dict[str, Any]) -> None:
     now = text.now_us()
     word = click.style(found["state"], fg=_COLOURS.get(found["state"]), bold=True)
-    click.echo(f"{found['flow']}: {word}{_since(found, now)}")
+    name = found["flow"] or found["store"]
+    click.echo(f"{name}: {word}{_since(found, now)}")
     if found["epoch"] is None:
         click.echo("no epoch yet")
     else:
@@ -220,11 +250,12 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def _since(found: dict[str, Any], now: int) -> str:
-    if found["run"] is None:
+    if found["pid"] is None:
         return ""
     began = text.age(found["started_us"], now)
     place = f"process {found['pid']} on {found['host']}"
-    return f" (run {found['run']}, {place}, started {began})"
+    run = "" if found["run"] is None else f"run {found['run']}, "
+    return f" ({run}{place}, started {began})"
 
 
 def _screen(found: dict[str, Any], now: int) -> dict[str, str]:
@@ -243,6 +274,8 @@ def _screen(found: dict[str, Any], now: int) -> dict[str, str]:
     }
     if found["bad_rows"]:
         shown["bad rows"] = text.count(found["bad_rows"])
+    if found["files_set_aside"]:
+        shown["files set aside"] = text.count(found["files_set_aside"])
     if found["late_rows"]:
         shown["late rows"] = text.count(found["late_rows"])
     if found["dead_letters"]:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from riverlock.cli import text
-from riverlock.cli.command import command, open_catalog, store_argument
+from riverlock.cli.command import command, open_starting, store_argument
 from riverlock.core.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Run
+    from riverlock.snapshot.records import Run, Start
 
 __all__ = ["stop"]
 
@@ -30,7 +30,8 @@ def stop(*, store: str, savepoint: str | None, timeout: str, as_json: bool) -> i
     r"""Ask a running flow to finish its epoch and end, wherever it runs.
 
     Writes a request into the store, which the run sees within about a second, and
-    waits. With --savepoint its last epoch gets a name, so that it can be gone back to.
+    waits. A flow that is still starting ends before its first epoch. With --savepoint
+    its last epoch gets a name, so that it can be gone back to.
 
     \b
     Examples:
@@ -41,29 +42,58 @@ def stop(*, store: str, savepoint: str | None, timeout: str, as_json: bool) -> i
     from riverlock.snapshot.owner import life_of
     from riverlock.snapshot.records import Stop
     from riverlock.snapshot.requests import add_request
+    from riverlock.snapshot.starts import is_of
 
-    patience = duration(timeout).total_seconds()
-    catalog = open_catalog(store)
+    deadline = time.monotonic() + duration(timeout).total_seconds()
+    catalog, starting = open_starting(store)
     run = catalog.newest_run()
-    if run is None or not life_of(catalog, run).is_alive:
-        raise InvalidConfigError(
-            f"flow of {catalog.storage.uri}",
-            expected="one that runs",
-            found="no run that is alive",
-            hint="to name its newest epoch: riverlock snapshot STORE NAME",
-        )
+    is_running = run is not None and life_of(catalog, run).is_alive
+    start = starting[-1] if starting and not is_running else None
+    if not is_running and start is None:
+        raise _nobody(catalog, "no run that is alive")
     if savepoint is not None:
         catalog.check_name(savepoint)
-    asked = Stop(run=run.run, savepoint=savepoint)
+        if start is not None and catalog.newest() is None:
+            raise _nobody(catalog, "one that starts, and has no epoch to name")
+    asked = (
+        Stop(run=0, start=start.id, savepoint=savepoint)
+        if start is not None
+        else Stop(run=run.run if run else 0, savepoint=savepoint)
+    )
     add_request(catalog, asked, now_us=text.now_us())
-    has_ended = _wait(catalog, run, patience)
+    has_ended = True
+    if start is not None:
+        has_ended = _wait_for_start(catalog, start, deadline)
+        newest = catalog.newest_run()
+        run = newest if newest is not None and is_of(newest, start) else None
+    if has_ended and run is not None:
+        has_ended = _wait(catalog, run, deadline)
     return _tell(catalog, run, savepoint, has_ended=has_ended, as_json=as_json)
 
 
-def _wait(catalog: Catalog, run: Run, patience: float) -> bool:
+def _nobody(catalog: Catalog, found: str) -> InvalidConfigError:
+    return InvalidConfigError(
+        f"flow of {catalog.storage.uri}",
+        expected="one that runs",
+        found=found,
+        hint="to name its newest epoch: riverlock snapshot STORE NAME",
+    )
+
+
+def _wait_for_start(catalog: Catalog, start: Start, deadline: float) -> bool:
+    """Wait until a start has a run or has ended; False if it takes too long."""
+    from riverlock.snapshot.starts import starts
+
+    while start in starts(catalog, now_us=text.now_us()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def _wait(catalog: Catalog, run: Run, deadline: float) -> bool:
     from riverlock.snapshot.owner import life_of
 
-    deadline = time.monotonic() + patience
     while life_of(catalog, run).is_alive:
         if time.monotonic() > deadline:
             return False
@@ -72,19 +102,27 @@ def _wait(catalog: Catalog, run: Run, patience: float) -> bool:
 
 
 def _tell(
-    catalog: Catalog, run: Run, savepoint: str | None, *, has_ended: bool, as_json: bool
+    catalog: Catalog,
+    run: Run | None,
+    savepoint: str | None,
+    *,
+    has_ended: bool,
+    as_json: bool,
 ) -> int:
     names = {n.name: n.regions.get(catalog.region) for n in catalog.snapshots()}
     is_named = savepoint is None or savepoint in names
     epoch = names.get(savepoint or "")
+    who = "the start" if run is None else f"run {run.run}"
     if as_json:
-        found = {"run": run.run, "ended": has_ended, "savepoint": savepoint}
+        number = None if run is None else run.run
+        found = {"run": number, "ended": has_ended, "savepoint": savepoint}
         text.print_json({**found, "epoch": epoch})
     elif not has_ended:
-        click.echo(f"run {run.run} was asked to stop, and is still at its epoch")
+        at = "still starting" if run is None else "still at its epoch"
+        click.echo(f"{who} was asked to stop, and is {at}")
     elif not is_named:
-        click.echo(f"run {run.run} ended without the savepoint: riverlock status")
+        click.echo(f"{who} ended without the savepoint: riverlock status")
     else:
         kept = "" if savepoint is None else f"; epoch {epoch} is kept as {savepoint!r}"
-        click.echo(f"run {run.run} has ended{kept}")
+        click.echo(f"{who} has ended{kept}")
     return 0 if has_ended and is_named else 1

@@ -55,6 +55,7 @@ class AbortReason(StrEnum):
     USER_CODE = "user code raised"
     TASK = "a task failed"
     SOURCE = "an input could not be read"
+    AWAY = "the system of an input does not answer"
     CHANGED = "an input is not as it was planned"
     STATE = "state could not be read or written"
     STORAGE = "the store could not be read or written"
@@ -223,7 +224,7 @@ class Asked(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fenced(_Event):
-    """A newer run has claimed the region."""
+    """A newer run has claimed the region, or one of a copy of the store a sink."""
 
     owner: str
 

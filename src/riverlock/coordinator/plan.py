@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from riverlock.coordinator.restart import RestartPolicy
     from riverlock.snapshot.parameters import Parameters
-    from riverlock.snapshot.records import Parameter, Variable
+    from riverlock.snapshot.records import Meaning, Parameter, Variable
 
 __all__ = ["OperatorPlan", "RegionPlan"]
 
@@ -46,8 +46,12 @@ class RegionPlan:
         operators: Stateful operators by uid. A stage that runs one is *keyed*: each of
             its ``parallelism`` partitions must vote.
         sinks: Kind of each sink by name.
+        places: Where sinks write, in their own words.
+        replacing: Sinks that are given the whole table in each epoch.
+        settled: Sinks that are not given an epoch again, by the number of that epoch.
         event_times: Delay in microseconds of each ``event_time`` declaration.
         columns: Columns of sources and of steps of user code, as DDL.
+        meanings: What uids stand for.
         restart: What to do after a failure.
     """
 
@@ -63,8 +67,12 @@ class RegionPlan:
     token: str = ""
     operators: Mapping[str, OperatorPlan] = field(default_factory=dict)
     sinks: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    replacing: frozenset[str] = frozenset()
+    settled: Mapping[str, int] = field(default_factory=dict)
     event_times: Mapping[str, int] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
+    meanings: Mapping[str, Meaning] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a plan that no epoch could follow.

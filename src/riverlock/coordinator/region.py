@@ -86,6 +86,8 @@ class RegionCoordinator:
         self._parent: Manifest | None = None
         self._turn = 0
         self._failures = 0
+        # How often an input's system did not answer, since one last did.
+        self._waits = 0
         self._stopping = False
         self._compactions: tuple[Compaction, ...] = ()
         self._wanted = plan.parallelism
@@ -186,15 +188,19 @@ class RegionCoordinator:
         match event:
             case ev.Planned():
                 check_planned(event, state, self._parent)
+                self._waits = 0 if state.retry_of is None else self._waits
                 return self._begin(event, state.retry_of)
             case ev.NothingToDo():
                 require(
                     holds=state.retry_of is None,
                     what="an aborted epoch was not planned again",
                 )
+                self._waits = 0
                 return (do.Wait(region=self.plan.region, turn=self._turn),)
             case ev.PlanFailed():
                 error = aborted_error(event, epoch_after(self._parent))
+                if event.reason is ev.AbortReason.AWAY:
+                    return self._wait_for_input(state, error)
                 return self._back_off(state, error, retryable=event.retryable)
             case _:
                 assert_never(event)
@@ -273,10 +279,11 @@ class RegionCoordinator:
                 # Ranges that are no more could only fail again.
                 is_gone = event.reason is ev.AbortReason.CHANGED
                 again = Planning(retry_of=None if is_gone else pending.planned)
-                return (
-                    orders.abort(pending, event.reason, event.cause),
-                    *self._back_off(again, error, retryable=event.retryable),
-                )
+                if event.reason is ev.AbortReason.AWAY:
+                    then = self._wait_for_input(again, error)
+                else:
+                    then = self._back_off(again, error, retryable=event.retryable)
+                return (orders.abort(pending, event.reason, event.cause), *then)
             case _:
                 assert_never(event)
 
@@ -330,7 +337,12 @@ class RegionCoordinator:
     # Committing: what is decided is never aborted.
 
     def _commit(self, manifest: Manifest) -> Orders:
-        sinks = [s for s in manifest.outputs if s in self.plan.sinks]
+        epoch, settled = manifest.epoch, self.plan.settled
+        sinks = [
+            s
+            for s in manifest.outputs
+            if s in self.plan.sinks and settled.get(s) != epoch
+        ]
         published = PublishedEpoch(
             region=self.plan.region, manifest=manifest, waiting=frozenset(sinks)
         )
@@ -355,7 +367,7 @@ class RegionCoordinator:
         return () if published.waiting else self._complete(event.epoch)
 
     def _complete(self, epoch: int) -> Orders:
-        self._failures = 0
+        self._failures = self._waits = 0
         return (
             do.PublishStatus(region=self.plan.region, epoch=epoch),
             do.CleanUp(region=self.plan.region, epoch=epoch),
@@ -424,15 +436,31 @@ class RegionCoordinator:
         retryable: bool,
     ) -> Orders:
         self._failures += 1
-        delay = delay_us(self.plan.restart, self._failures)
-        if delay is None or not retryable:
+        delay = delay_us(self.plan.restart, self._failures) if retryable else None
+        return self._restart(then, error, delay, attempt=self._failures)
+
+    def _wait_for_input(self, then: Planning, error: RiverlockError) -> Orders:
+        """Wait for what will answer again, whenever that is; no failure of an epoch."""
+        self._waits += 1
+        delay = patient_delay_us(self.plan.restart, self._waits)
+        return self._restart(then, error, delay, attempt=self._waits)
+
+    def _restart(
+        self,
+        then: Recovering | Planning | Deciding,
+        error: RiverlockError,
+        delay: int | None,
+        *,
+        attempt: int,
+    ) -> Orders:
+        if delay is None:
             return self._stop(error)
         state = BackingOff(then=then, error=error)
         if self._stopping:
             return self._stop(error_if_stopped(state))
         self._enter(state)
         again = do.RestartAfter(
-            region=self.plan.region, delay_us=delay, attempt=self._failures
+            region=self.plan.region, delay_us=delay, attempt=attempt
         )
         return (again,)
 

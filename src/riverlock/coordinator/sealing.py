@@ -64,9 +64,11 @@ def seal(
         requests=planned.requests,
         inputs=_inputs(pending, parent),
         columns=dict(plan.columns),
+        # Offsets and state of what the code left out are carried on, so this is too.
+        meanings={**({} if parent is None else parent.meanings), **plan.meanings},
         watermarks=_watermarks(pending, parent, plan, votes),
         operators=_operators(pending, parent, plan),
-        outputs={s: _output(s, kind, votes) for s, kind in plan.sinks.items()},
+        outputs={s: _output(s, plan, votes) for s in plan.sinks},
         metrics={"stages": {s: _metrics(pending.votes[s]) for s in plan.stages}},
     )
     return SealedEpoch(
@@ -189,11 +191,14 @@ def _ordered(files: Iterable[StateFile]) -> tuple[StateFile, ...]:
     return tuple(sorted(files, key=lambda f: (f.first_epoch, f.first_group, f.path)))
 
 
-def _output(sink: str, kind: str, votes: list[Vote]) -> SinkOutput:
+def _output(sink: str, plan: RegionPlan, votes: list[Vote]) -> SinkOutput:
     return SinkOutput(
-        kind=kind,
+        kind=plan.sinks[sink],
         tokens=tuple(t for v in votes for t in v.outputs.get(sink, ())),
         rows=sum(v.output_rows.get(sink, 0) for v in votes),
+        run=plan.token,
+        place=plan.places.get(sink, ""),
+        replaces=sink in plan.replacing,
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from riverlock.core.times import START_US
 from riverlock.snapshot.records import PartitionTime, Watermark
 
 if TYPE_CHECKING:
@@ -25,12 +26,14 @@ __all__ = [
 ]
 
 
-def reached_by(max_time_us: int, delay_us: int) -> int:
+def reached_by(max_time_us: int, delay_us: int) -> int | None:
     """Return the last instant of which no more records are expected.
 
-    One that is the whole delay behind the newest may still come.
+    One that is the whole delay behind the newest may still come. None: no instant is
+    over, since it would be one before time begins.
     """
-    return max_time_us - delay_us - 1
+    reached = max_time_us - delay_us - 1
+    return reached if reached >= START_US else None
 
 
 def first_open_us(watermark_us: int | None) -> int | None:

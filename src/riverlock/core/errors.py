@@ -8,9 +8,12 @@ since errors cross from Spark workers to the driver.
     ├─ DefinitionError          the description is impossible; nothing has run
     │   ├─ InvalidFlowError  ├─ InvalidStateSpecError  └─ InvalidConfigError
     ├─ UserCodeError            user code raised; operator, key, epoch attached
+    ├─ TimeRangeError           a time that Python has no datetime for
     ├─ StateError
-    │   ├─ StateTypeError  ├─ StateCorruptedError  └─ StateSchemaError
+    │   ├─ StateTypeError  ├─ StateCorruptedError  ├─ StateSchemaError
+    │   └─ UndeclaredStateError
     ├─ SourceError              an input cannot be read as recorded
+    │   └─ SourceUnavailableError its system does not answer: waited out
     ├─ StorageError             object store trouble; .retryable
     │   └─ StorageNotFoundError
     ├─ SnapshotError
@@ -22,6 +25,7 @@ since errors cross from Spark workers to the driver.
     ├─ SinkError
     │   ├─ SinkUnavailableError its system does not answer: waited out
     │   ├─ CommitRejectedError  known and final
+    │   │   └─ ForeignEpochError  it has epochs of another copy of the store
     │   └─ CommitUnknownError   must be reconciled, never guessed
     └─ InternalError            an invariant broke: our bug
 """
@@ -40,6 +44,7 @@ __all__ = [
     "DefinitionError",
     "EpochAbortedError",
     "FencedError",
+    "ForeignEpochError",
     "InputChangedError",
     "InternalError",
     "InvalidConfigError",
@@ -52,12 +57,15 @@ __all__ = [
     "SnapshotError",
     "SnapshotNotFoundError",
     "SourceError",
+    "SourceUnavailableError",
     "StateCorruptedError",
     "StateError",
     "StateSchemaError",
     "StateTypeError",
     "StorageError",
     "StorageNotFoundError",
+    "TimeRangeError",
+    "UndeclaredStateError",
     "UnsupportedFormatError",
     "UserCodeError",
 ]
@@ -180,6 +188,65 @@ class UserCodeError(RiverlockError):
         )
 
 
+class TimeRangeError(RiverlockError, ValueError):
+    """A time or date of a row lies outside of the years that Python can name."""
+
+    code = "TIME_RANGE"
+
+    def __init__(  # noqa: PLR0913 - the parts of the message
+        self,
+        value: str,
+        *,
+        column: str | None = None,
+        operator: str | None = None,
+        key: object = None,
+        record: str | None = None,
+        epoch: int | None = None,
+    ) -> None:
+        """Name the time and, as far as known, its column, row, operator and epoch."""
+        what = value if column is None else f"column {column!r} is {value}"
+        text = f"{what}, which lies outside of the years 1 to 9999 of a Python datetime"
+        if operator is not None:
+            text = f"operator {operator!r} cannot take a row: {text}"
+        if key is not None:
+            text += f"; key {key!r}"
+        if epoch is not None:
+            text += f", epoch {epoch}"
+        if record is not None:
+            text += f"\n  record: {record}"
+        super().__init__(
+            text,
+            hint="nothing of this epoch was committed; look whether milliseconds were"
+            " taken for seconds; keep such rows out with where(...), make the column"
+            " null with with_column(...), or send them to a dead-letter sink with"
+            " on_error=",
+            value=value,
+            column=column,
+            operator=operator,
+            key=key,
+            record=record,
+            epoch=epoch,
+        )
+
+    def of(
+        self,
+        *,
+        operator: str,
+        key: object = None,
+        record: str | None = None,
+        epoch: int | None = None,
+    ) -> TimeRangeError:
+        """Return the same error of an operator and a record."""
+        return TimeRangeError(
+            self.__dict__["value"],
+            column=self.__dict__["column"],
+            operator=operator,
+            key=key,
+            record=record,
+            epoch=epoch,
+        )
+
+
 class StateError(RiverlockError):
     """State could not be read or written."""
 
@@ -204,6 +271,44 @@ class StateTypeError(StateError, TypeError):
             key=key,
             expected=expected,
             found=repr(found)[:200],
+        )
+
+
+class UndeclaredStateError(StateError):
+    """User code kept something in an attribute that is no declared state."""
+
+    code = "STATE_UNDECLARED"
+    variable: str
+    meant: str | None
+
+    def __init__(
+        self,
+        *,
+        operator: str,
+        variable: str,
+        meant: str | None,
+        place: str | None,
+        is_constant: bool,
+    ) -> None:
+        """Name the attribute, the state that was meant, and where it is assigned."""
+        what = "is not declared state"
+        advice = (
+            f"declare it, as in {variable} = rl.Value('long'); or set it in open, if"
+        )
+        if is_constant:
+            what = "was set by open or __init__, and may not be replaced afterwards"
+            advice = "keep what changes in declared state; set it in open only, if"
+        did_you = "" if meant is None else f"; did you mean {meant!r}?"
+        at = "" if place is None else f"\n  {place}"
+        super().__init__(
+            f"{variable!r} {what}{did_you}{at}\n  in operator {operator!r}: all keys of"
+            " a task would share it; nothing of the epoch was stored",
+            hint=f"{advice} it is the same for all keys",
+            operator=operator,
+            variable=variable,
+            meant=meant,
+            place=place,
+            is_constant=is_constant,
         )
 
 
@@ -250,6 +355,19 @@ class SourceError(RiverlockError):
             hint=hint,
             source=source,
             what=what,
+        )
+
+
+class SourceUnavailableError(SourceError):
+    """The input's system does not answer; nothing is lost by waiting for it."""
+
+    code = "SOURCE_UNAVAILABLE"
+    source: str
+
+    def __init__(self, source: str, *, what: str) -> None:
+        """Name the source, its system and what was noticed."""
+        super().__init__(
+            source, what=what, hint="nothing is lost; a run goes on when it answers"
         )
 
 
@@ -366,6 +484,8 @@ class FencedError(CoordinationError):
 
     code = "FENCED"
     exit_code = 4
+    store: str
+    owner: str
 
     def __init__(self, *, store: str, run: int | None, owner: str) -> None:
         """Name the store, our run and the owner."""
@@ -428,6 +548,35 @@ class CommitRejectedError(SinkError):
     """The sink refused, finally."""
 
     code = "COMMIT_REJECTED"
+
+
+class ForeignEpochError(CommitRejectedError):
+    """The sink has an epoch that this store has not decided."""
+
+    code = "FOREIGN_EPOCH"
+
+    def __init__(
+        self, sink: str, *, place: str, epoch: int, newest: int | None
+    ) -> None:
+        """Name the sink, its place, the epoch there, and the newest of the store."""
+        known = "" if newest is None else f" (its newest is {newest})"
+        what = (
+            f"{place} has an epoch {epoch} that this store has not decided{known}: the"
+            " store was put back from a backup, or a copy of it has written there"
+        )
+        RiverlockError.__init__(
+            self,
+            f"sink {sink!r} could not go on: {what}",
+            hint="nothing was written; go on with the copy of the store that wrote it,"
+            " or put back what the sink writes to as well, to the moment of the store's"
+            " backup, or leave those rows and write elsewhere: another place and"
+            " another uid",
+            sink=sink,
+            place=place,
+            epoch=epoch,
+            newest=newest,
+            what=what,
+        )
 
 
 class CommitUnknownError(SinkError):

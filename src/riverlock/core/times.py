@@ -1,29 +1,51 @@
-"""Instants and durations: aware UTC datetimes outside, microseconds inside."""
+"""Instants and durations: aware UTC datetimes outside, microseconds inside.
+
+The only place where numbers become datetimes and dates. Python has those of the years 1
+to 9999, Spark many more, so that each conversion either is one that cannot fail (text,
+or None) or says which time it was that has no datetime.
+"""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
-from riverlock.core.errors import InvalidConfigError
+from riverlock.core.errors import InvalidConfigError, TimeRangeError
 
 __all__ = [
     "END_US",
+    "FIRST_DAY",
+    "LAST_DAY",
+    "START_US",
+    "date_of",
+    "date_text",
+    "day_of",
     "days",
     "duration",
     "duration_us",
     "from_micros",
+    "from_naive_micros",
+    "has_datetime",
     "hours",
     "micros",
     "milliseconds",
     "minutes",
+    "naive_micros",
+    "nearest",
     "seconds",
+    "shifted",
     "to_iso",
+    "watermark_time",
 ]
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# The watermark of an input that has ended: the last instant that Python can name.
-END_US = 253_402_300_799_999_999
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAIVE_EPOCH = _EPOCH.replace(tzinfo=None)
+# The first instant and day that Python can name, and the last ones. The last instant is
+# also the watermark of an input that has ended.
+START_US, END_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+_FIRST_ORDINAL = date(1970, 1, 1).toordinal()
+_DAY_US = 86_400_000_000
 _UNITS = {
     "microsecond": 1,
     "millisecond": 1_000,
@@ -104,18 +126,102 @@ def micros(at: datetime) -> int:
             found=repr(at),
             hint="write datetime.now(UTC) or datetime(..., tzinfo=UTC)",
         )
-    delta = at - EPOCH
-    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+    found = _micros(at - _EPOCH)
+    if not START_US <= found <= END_US:  # of the first or last day, in another zone
+        raise TimeRangeError(to_iso(found))
+    return found
+
+
+def naive_micros(at: datetime) -> int:
+    """Return a time without a zone as microseconds since 1970."""
+    return _micros(at - _NAIVE_EPOCH)
+
+
+def _micros(since: timedelta) -> int:
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def has_datetime(us: int) -> bool:
+    """Tell whether Python can name an instant."""
+    return START_US <= us <= END_US
 
 
 def from_micros(us: int) -> datetime:
-    """Return microseconds since 1970 as an aware UTC instant."""
-    return EPOCH + timedelta(0, 0, us)  # by position: it is called for each session
+    """Return microseconds since 1970 as an aware UTC instant.
+
+    Raises:
+        TimeRangeError: It lies outside of the years 1 to 9999.
+    """
+    try:
+        # By position: it is called for each session.
+        return _EPOCH + timedelta(0, 0, us)
+    except OverflowError:
+        raise TimeRangeError(to_iso(us)) from None
+
+
+def from_naive_micros(us: int) -> datetime:
+    """Return microseconds since 1970 as a time without a zone.
+
+    Raises:
+        TimeRangeError: It lies outside of the years 1 to 9999.
+    """
+    return from_micros(us).replace(tzinfo=None)
+
+
+def nearest(us: int) -> datetime:
+    """Return the instant that Python can name which is closest to another."""
+    return from_micros(min(max(us, START_US), END_US))
+
+
+def watermark_time(us: int | None) -> datetime | None:
+    """Return a watermark as an instant.
+
+    None: nothing is over that Python could name. After the last instant, all is.
+    """
+    if us is None or us < START_US:
+        return None
+    return nearest(us)
+
+
+def shifted(at: datetime, by: timedelta) -> datetime:
+    """Return an instant after another; at most the last one there is."""
+    try:
+        return at + by
+    except OverflowError:
+        return from_micros(END_US)
+
+
+def date_of(day: int) -> date:
+    """Return days since 1970 as a date.
+
+    Raises:
+        TimeRangeError: It lies outside of the years 1 to 9999.
+    """
+    if not FIRST_DAY <= day <= LAST_DAY:
+        raise TimeRangeError(date_text(day))
+    return date.fromordinal(day + _FIRST_ORDINAL)
+
+
+def day_of(at: date) -> int:
+    """Return a date as days since 1970."""
+    return at.toordinal() - _FIRST_ORDINAL
+
+
+def date_text(day: int) -> str:
+    """Return days since 1970 as ISO 8601 text, of any year: ``+57970-11-07``."""
+    # Days of the Gregorian calendar repeat after 400 years, which are 146,097 days.
+    eras, rest = divmod(day - FIRST_DAY, 146_097)
+    found = date.fromordinal(rest + 1)
+    year = found.year + 400 * eras
+    sign = "+" if year > 9999 else "-" if year < 0 else ""
+    return f"{sign}{abs(year):04d}-{found:%m-%d}"
 
 
 def to_iso(us: int) -> str:
-    """Return microseconds since 1970 as ISO 8601 text in UTC."""
-    return from_micros(us).isoformat().replace("+00:00", "Z")
+    """Return microseconds since 1970 as ISO 8601 text in UTC, of any year."""
+    day, rest = divmod(us, _DAY_US)
+    clock = (_NAIVE_EPOCH + timedelta(0, 0, rest)).time()
+    return f"{date_text(day)}T{clock.isoformat()}Z"
 
 
 def milliseconds(n: float) -> timedelta:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from riverlock.core.errors import InvalidConfigError, InvalidFlowError
+from riverlock.core.errors import InvalidConfigError, InvalidFlowError, StateError
 from riverlock.core.types import Type, TypeLike, type_of
 from riverlock.flow.partial import PythonAggregate
 from riverlock.sinks.base import is_sink
@@ -35,7 +36,7 @@ class Aggregator:
     records one by one must equal merging what each alone would give; then the result
     does not depend on epochs or tasks. If it shall not depend on the order of arrival
     either, ``merge`` must be commutative too. Nothing but the arguments and constants
-    of ``__init__`` should matter.
+    of ``__init__`` matters: one aggregator serves all keys, and may not be assigned to.
 
     Attributes:
         acc: Type of the accumulator (DDL, PySpark type, Python type or dataclass). A
@@ -83,17 +84,29 @@ class NamedAggregator(PythonAggregate):
     def __init__(self, name: str, aggregator: Aggregator, columns: Schema) -> None:
         """Take the columns that ``add`` reads."""
         self.name, self.aggregator = name, aggregator
+        self._live: Aggregator | None = None
         self.kept = type_of(aggregator.acc)
         self.collects = Type("struct", fields=columns.fields)
         self.output = type_of(aggregator.output)
 
+    @property
+    def live(self) -> Aggregator:
+        """The aggregator, which may not keep anything between two calls."""
+        if self._live is None:
+            self._live = _sealed(self.aggregator, self.name)
+        return self._live
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what each process makes for itself."""
+        return {**self.__dict__, "_live": None}
+
     def fold(self, values: Iterable[Any]) -> Any:
         """Add records to a new accumulator."""
-        codec, add, record = codec_of(self.kept), self.aggregator.add, None
+        codec, add, record = codec_of(self.kept), self.live.add, None
         # Whatever users make a struct of, they get the struct.
         struct = codec.python if self.kept.kind == "struct" else None
         try:
-            acc = codec.checked(self.aggregator.create())
+            acc = codec.checked(self.live.create())
             for record in values:
                 acc = add(acc, record)
                 if struct is not None and type(acc) is not struct:
@@ -106,20 +119,40 @@ class NamedAggregator(PythonAggregate):
     def merge(self, a: Any, b: Any) -> Any:
         """Make one accumulator of two."""
         try:
-            return codec_of(self.kept).checked(self.aggregator.merge(a, b))
+            return codec_of(self.kept).checked(self.live.merge(a, b))
         except Exception as error:
             raise AggregatorError(self._place("merge")) from error
 
     def result(self, kept: Any) -> Any:
         """Return the result of an accumulator; without one, that of no records."""
         try:
-            acc = self.aggregator.create() if kept is None else kept
-            return codec_of(self.output).checked(self.aggregator.result(acc))
+            acc = self.live.create() if kept is None else kept
+            return codec_of(self.output).checked(self.live.result(acc))
         except Exception as error:
             raise AggregatorError(self._place("result")) from error
 
     def _place(self, method: str) -> str:
         return f"{method} of aggregate {self.name!r}"
+
+
+def _sealed(aggregator: Aggregator, name: str) -> Aggregator:
+    """Return an aggregator whose attributes cannot be assigned.
+
+    One instance serves all keys of a task, in an order that nobody promises.
+    """
+
+    def refuse(self: Aggregator, attribute: str, *value: Any) -> None:
+        raise StateError(
+            f"aggregate {name!r} assigns its attribute {attribute!r}: one aggregator"
+            " serves all keys of a task, so they would share it",
+            hint="keep it in the accumulator; set what is the same for all in __init__",
+        )
+
+    kind, live = type(aggregator), copy.copy(aggregator)
+    attributes = {"__module__": kind.__module__, "__setattr__": refuse}
+    made = type(kind.__name__, (kind,), {**attributes, "__delattr__": refuse})
+    object.__setattr__(live, "__class__", made)
+    return live
 
 
 def named_aggregates(

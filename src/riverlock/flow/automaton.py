@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from riverlock.core.times import shifted
 from riverlock.flow.pattern import Verdict
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def advanced(
         fresh = Partial(
             began=number,
             last=number,
-            deadline=at + pattern.span,
+            deadline=shifted(at, pattern.span),
             taken=((0, event),),
         )
         if pattern.ends_at(0):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect
 from typing import TYPE_CHECKING, Any
 
+from riverlock.core.times import shifted
 from riverlock.flow.operators import LATE, BuiltIn, bind
 from riverlock.flow.process import SideOutput
 from riverlock.state.spec import StateSpec, Value
@@ -60,7 +61,7 @@ class Deduplicate(BuiltIn):
             ctx.emit(LATE, tuple(record))
             return None
         self.kept.insert(place, at)
-        self._timing.set_timer(at + self._within, ctx)
+        self._timing.set_timer(shifted(at, self._within), ctx)
         return [tuple(record)]
 
     def on_timer(self, at: datetime, ctx: Any) -> None:

@@ -29,7 +29,7 @@ def with_end(flow: Flow, node: Node, uid: str) -> Node:
     """
     if _has_time(node):
         return node
-    taken = flow.take_uid(f"{uid}-end", "end")
+    taken = flow.take_uid(f"{uid}-end", "end", of=uid)
     return EventTime(uid=taken, input=node, column=None, delay_us=0)
 
 

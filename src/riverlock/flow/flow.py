@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.ids import check_name
 from riverlock.flow.graph import Keyed, Output, Read, RowWise, Write
+from riverlock.flow.meaning import settings_of
 from riverlock.flow.stream import Stream
 from riverlock.sources.base import Source
 
@@ -59,11 +60,15 @@ class Flow:
         self.key_groups = key_groups
         self.on_error = on_error
         self._uids: dict[str, str] = {}
+        # Uids that nobody has given; which uid to give, if they are made from another.
+        self.generated: dict[str, str] = {}
         # Sources and declared event times by uid: what sql() finds by name.
         self.streams: dict[str, Stream] = {}
         self.writes: list[Write] = []
         # Keyed work runs even if nobody reads its output: its state is a result.
         self.keyed: list[Keyed] = []
+        # What each process was made with, by uid.
+        self.settings: dict[str, str] = {}
         # What became of operators that older snapshots have.
         self.renames: dict[str, str] = {}
         self.retirements: frozenset[str] = frozenset()
@@ -105,7 +110,8 @@ class Flow:
     def retired(self, *uids: str) -> Flow:
         """Say which operators are gone for good: new epochs leave their state out.
 
-        Also which columns of sources are not needed any more: ``"source.column"``.
+        Also which columns of sources are not needed any more: ``"source.column"``; and
+        sinks whose rows of the newest epoch are given up, if they wait for one.
         Without it a start refuses to orphan state, or to go on without a column that
         user code was given. Earlier epochs keep it. May go once an epoch of the new
         code is decided.
@@ -141,6 +147,7 @@ class Flow:
             InvalidFlowError: Spark cannot parse it, or a stream cannot answer it.
         """
         uids, keyed = dict(self._uids), list(self.keyed)
+        generated = dict(self.generated)
         try:
             translated: Stream = import_module("riverlock.spark.sql").translate(
                 self, query, tables, uid=uid, lateness=lateness
@@ -148,6 +155,7 @@ class Flow:
         except BaseException:
             # A query that was refused leaves nothing: the next may have its uid.
             self._uids, self.keyed = uids, keyed
+            self.generated = generated
             raise
         return translated
 
@@ -157,18 +165,25 @@ class Flow:
         Returns its main output.
         """
         self.keyed.append(node)
+        self.settings[node.uid] = settings_of(node.process)
         if node.on_error is not None:
             dead = Output(input=node, name="dead")
-            uid = self.take_uid(f"{node.uid}-dead", "dead")
+            uid = self.take_uid(f"{node.uid}-dead", "dead", of=node.uid)
             self.writes.append(Write(uid=uid, input=dead, sink=node.on_error))
         return Output(input=node, name="main")
 
-    def take_uid(self, uid: str | None, kind: str) -> str:
+    def take_uid(self, uid: str | None, kind: str, *, of: str | None = None) -> str:
         """Return a uid for a node, made from its kind and order unless given.
+
+        Args:
+            uid: What was given.
+            kind: What the node is.
+            of: The uid of another node, if this one was made from it.
 
         Raises:
             InvalidFlowError: It is taken, or no name.
         """
+        is_made = uid is None
         if uid is None:
             number = 1
             while f"{kind}-{number}" in self._uids:
@@ -183,6 +198,10 @@ class Flow:
                 hint="give one of them another uid=",
             )
         self._uids[uid] = kind
+        if is_made:
+            self.generated[uid] = uid
+        elif of in self.generated:
+            self.generated[uid] = self.generated[of]
         return uid
 
     @property

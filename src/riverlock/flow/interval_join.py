@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from datetime import timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.core.times import duration_us, from_micros
+from riverlock.core.times import END_US, START_US, duration_us, from_micros
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.joins import EventTimeJoin, struct_of, values_of
 from riverlock.state.spec import Map, StateSpec
@@ -58,6 +59,11 @@ class _Buffer:
             for at in times[bisect_left(times, low) : bisect_right(times, high)]:
                 for entry in self._rows[at]:
                     yield at, entry
+
+    def waiting(self, since: int) -> list[int]:
+        """Return the times from an instant on."""
+        parts = [p for p in self._times if p >= since // self._part_us]
+        return sorted(t for p in parts for t in self._times[p] if t >= since)
 
     def take(self, at: int) -> list[Any]:
         """Remove the records of one instant."""
@@ -141,7 +147,10 @@ class IntervalJoin(EventTimeJoin):
         """Forget records for which no partner can come any more."""
         now = ctx._time_us
         for side in (self._left, self._right):
-            for entry in self._buffer(side).take(now - side.high_us):
+            buffer, since = self._buffer(side), now - side.high_us
+            # Nobody waits beyond the end of time.
+            times = [since] if now < END_US else buffer.waiting(since)
+            for entry in chain.from_iterable(map(buffer.take, times)):
                 if side.gives_unmatched and not entry.is_matched:
                     self._give_alone(side, values_of(entry.row), now, ctx)
 
@@ -153,8 +162,11 @@ class IntervalJoin(EventTimeJoin):
         is_matched = not is_null and self._meet(side, other, record, at, ctx)
         if side.is_left and is_matched and self._gives_left_only:
             return  # one partner decides
-        last = at + side.high_us
-        if not is_null and (ctx._watermark_us is None or last > ctx._watermark_us):
+        last = min(at + side.high_us, END_US)
+        reached = ctx._watermark_us
+        # Nobody can come before the beginning of time either.
+        may_come = last >= START_US if reached is None else last > reached
+        if not is_null and may_come:
             self._buffer(side).add(at, record, is_matched=is_matched)
             ctx.set_timer(from_micros(last))
         elif side.gives_unmatched and not is_matched:

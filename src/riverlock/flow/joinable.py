@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from riverlock.core.errors import InvalidFlowError
 from riverlock.flow.connect import ConnectedStreams
 from riverlock.flow.gathering import Gathering
-from riverlock.flow.graph import Keyed, event_times_of
+from riverlock.flow.graph import Keyed
 from riverlock.flow.interval_join import IntervalJoin
 from riverlock.flow.joins import EventTimeJoin, Join, LatestJoin, Lookup
-from riverlock.flow.timing import positive_duration
+from riverlock.flow.timing import check_event_time, positive_duration
 from riverlock.flow.windowed_join import WindowedJoin
 
 if TYPE_CHECKING:
@@ -144,14 +144,9 @@ class Joinable:
     ) -> Stream:
         connected = self.connect(other).node
         if isinstance(process, EventTimeJoin):
+            columns = {"left": self.stream.schema, "right": other.stream.schema}
             for name, node in (("left", connected.left), ("right", connected.right)):
-                if not event_times_of(node):
-                    raise InvalidFlowError(
-                        f"{name} side of {kind}",
-                        expected="a stream with event times",
-                        found="none",
-                        hint="declare them before key_by: .event_time('at', delay=...)",
-                    )
+                check_event_time(node, f"{name} side of {kind}", columns[name])
         flow = self.stream.flow
         node = Keyed(
             uid=flow.take_uid(uid, kind),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.core.times import duration_us, from_micros
+from riverlock.core.times import END_US, duration_us, from_micros
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.connect import LEFT_ROW, RIGHT_ROW, TwoInputProcess
 from riverlock.flow.operators import LATE, BuiltIn, bind
@@ -243,10 +243,11 @@ class LatestJoin(EventTimeJoin):
         if end is not None and now >= end:
             self.current = self.since = None
         elif end is not None and is_replaced and not self._is_awaited(end):
-            ctx.delete_timer(from_micros(end))
+            ctx.delete_timer(from_micros(min(end, END_US)))
         if is_replaced:
             self.since = now
-            ctx.set_timer(from_micros(now + valid_us))
+            ctx.set_timer(from_micros(min(now + valid_us, END_US)))
 
     def _is_awaited(self, at: int) -> bool:
+        at = min(at, END_US)
         return at in self.coming or at in self.waiting

@@ -36,6 +36,7 @@ __all__ = [
     "Reduce",
     "UpdateState",
     "bind",
+    "lends_objects",
     "partial_states",
     "results_of",
 ]
@@ -54,9 +55,12 @@ class BuiltIn(Process):
 
     Attributes:
         sides: Names of its side outputs, which are declared together with the state.
+        lends: Whether functions of the user are given its values, and may change them
+            in place. Our own code assigns what it changes.
     """
 
     sides: tuple[str, ...] = ()
+    lends = False
 
     def bound(self, keys: Schema, columns: Schema) -> Process:
         """Return the process for an input."""
@@ -65,6 +69,11 @@ class BuiltIn(Process):
     def updated(self, output: Schema) -> Schema:
         """Return the columns of its updates; given are those of its rows."""
         return output
+
+
+def lends_objects(process: Process) -> bool:
+    """Tell whether code of the user may change values of the state in place."""
+    return process.lends if isinstance(process, BuiltIn) else True
 
 
 def bind(
@@ -103,6 +112,7 @@ class Count(BuiltIn):
 class Reduce(BuiltIn):
     """Folds records of the input's own columns."""
 
+    lends = True
     folded: Any
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
@@ -132,6 +142,7 @@ class Reduce(BuiltIn):
 class MapWithState(BuiltIn):
     """A function of record and state, with an optional timeout."""
 
+    lends = True
     state: Any
     deadline: Any
 

@@ -38,7 +38,7 @@ class Process:
     order. Events that come from another keyed operator are handled before due timers,
     since the rows that a watermark gives rise to come before it. The instance is shared
     by all keys of a task: keep what belongs to a key in declared state, and constants
-    in ``__init__`` or ``open``.
+    in ``__init__`` or ``open``. An epoch in which other attributes are left fails.
 
     Attributes:
         output: Columns of the rows it yields; None for a process that yields nothing.

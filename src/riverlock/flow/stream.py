@@ -178,7 +178,7 @@ class Stream(StaticJoinable, Windowable, WindowOperations, Helpful):
         if node.on_error is not None:
             self.flow.writes.append(
                 Write(
-                    uid=self.flow.take_uid(f"{node.uid}-dead", "dead"),
+                    uid=self.flow.take_uid(f"{node.uid}-dead", "dead", of=node.uid),
                     input=Output(input=node, name="dead"),
                     sink=node.on_error,
                 )
@@ -193,7 +193,17 @@ class Stream(StaticJoinable, Windowable, WindowOperations, Helpful):
         uid: str | None = None,
         on_error: Sink | None = None,
     ) -> Stream:
-        """Turn each record into one row (tuple or dict) with a Python function."""
+        """Turn each record into one row (tuple or dict) with a Python function.
+
+        It is called once for each record of an epoch, whoever reads the rows, unless
+        a task or the epoch is tried again.
+
+        Args:
+            function: From a record to a row.
+            output: Columns of the rows.
+            uid: Stable name, for errors.
+            on_error: A sink for records that make it raise, or whose rows do not fit.
+        """
         return self._row_wise("map", function, output, uid, on_error)
 
     def flat_map(
@@ -518,7 +528,8 @@ class KeyedStream(Joinable, Windowable, KeyedWindowOperations, Helpful):
         Without event time the time is the clock's, which is one instant per epoch.
         """
         distance = positive_duration("within of deduplicate", within)
-        process = Deduplicate(distance, timing_of(self.stream.node))
+        timing = timing_of(self.stream.node, "deduplicate", self.stream.schema)
+        process = Deduplicate(distance, timing)
         return self._built_in("deduplicate", process, uid, output=self.stream.schema)
 
     def top(
@@ -579,6 +590,6 @@ class KeyedStream(Joinable, Windowable, KeyedWindowOperations, Helpful):
                 "select of match", expected="a function", found=repr(select)
             )
         columns = schema_of(output)
-        timing = timing_of(self.stream.node)
+        timing = timing_of(self.stream.node, "match", self.stream.schema)
         process = Match(pattern, columns, select, timing)
         return self._built_in("match", process, uid, output=columns)

@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.times import duration
-from riverlock.flow.graph import event_times_of
+from riverlock.flow.graph import (
+    Connect,
+    EventTime,
+    Keyed,
+    Read,
+    described,
+    event_times_of,
+    inputs_of,
+)
+from riverlock.flow.joins import Lookup
 
 if TYPE_CHECKING:
+    from riverlock.core.types import Schema
     from riverlock.flow.graph import Node
 
-__all__ = ["Timing", "positive_duration", "timing_of"]
+__all__ = ["Timing", "check_event_time", "positive_duration", "timing_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +47,63 @@ class Timing:
         ctx.set_timer(at, processing=not self.has_event_time)
 
 
-def timing_of(node: Node) -> Timing:
-    """Return the time that an operator over a node's rows goes by."""
+def timing_of(node: Node, what: str, columns: Schema | None) -> Timing:
+    """Return the time that an operator over a node's rows goes by.
+
+    Args:
+        node: What the operator reads.
+        what: The operator, for errors.
+        columns: The columns of its rows, if they are known.
+
+    Raises:
+        InvalidFlowError: Some of the rows have event time, and others have none.
+    """
     declared = [t for t in event_times_of(node) if t.column is not None]
+    if declared:
+        check_event_time(node, what, columns)
     return Timing(has_event_time=bool(declared))
+
+
+def check_event_time(node: Node, what: str, columns: Schema | None) -> None:
+    """Refuse rows that do not say when they happened: all of them would be late.
+
+    Args:
+        node: What the operator reads.
+        what: The operator, for errors.
+        columns: The columns of its rows, if they are known.
+
+    Raises:
+        InvalidFlowError: On some way to the operator no event time is declared.
+    """
+    source = _untimed(node)
+    if source is None:
+        return
+    fields = () if columns is None else columns.fields
+    times = [f.name for f in fields if f.type.kind.startswith("timestamp")]
+    line = f'.event_time("{times[0] if times else "at"}", delay="1 minute")'
+    raise InvalidFlowError(
+        what,
+        expected="event time in all rows",
+        found=f"none in rows of {described(source)}: they would all be late",
+        hint=f"declare it where they are read, before key_by and union: {line}",
+    )
+
+
+def _untimed(node: Node) -> Node | None:
+    """Return a source from which rows come without event time, if there is one.
+
+    Of two connected streams one is enough: rows of the other may only be looked up.
+    """
+    if isinstance(node, Read):
+        return node
+    if isinstance(node, EventTime) and node.column is not None:
+        return None
+    if isinstance(node, Keyed) and isinstance(node.input, Connect):
+        left, right = map(_untimed, (node.input.left, node.input.right))
+        return left if isinstance(node.process, Lookup) or right else None
+    inputs = (node.input,) if isinstance(node, Keyed) else inputs_of(node)
+    found = map(_untimed, inputs)
+    return next((each for each in found if each is not None), None)
 
 
 def positive_duration(what: str, value: str | timedelta) -> timedelta:

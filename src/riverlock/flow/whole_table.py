@@ -97,7 +97,7 @@ def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Node:
         )
     has_windows = keyed.windows is not None
     table = Keyed(
-        uid=flow.take_uid(f"{uid}-table", "table"),
+        uid=flow.take_uid(f"{uid}-table", "table", of=uid),
         input=Output(input=keyed, name=UPDATES if has_windows else "main"),
         keys=identity_of(keyed),
         process=WholeTable(takes_back=takes_back(keyed)),

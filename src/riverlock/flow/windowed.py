@@ -12,6 +12,7 @@ from riverlock.flow.graph import Keyed
 from riverlock.flow.misplaced import Helpful
 from riverlock.flow.ranking import Ranking
 from riverlock.flow.sliding_reduce import SlidingReduce
+from riverlock.flow.timing import check_event_time
 from riverlock.flow.window_functions import WindowApply, WindowReduce
 from riverlock.flow.window_top import WindowTop
 from riverlock.flow.windows import TIMED, GlobalWindow, SessionWindows, TimeWindows
@@ -35,6 +36,8 @@ class WindowedStream(Helpful):
     ) -> None:
         """Made by ``window``."""
         self._stream, self._keys, self._windows = stream, keys, windows
+        if isinstance(windows.window, TIMED):
+            check_event_time(stream.node, "window", stream.schema)
         is_endless = isinstance(windows.window, GlobalWindow)
         if is_endless and not windows.is_early and not is_bounded(stream.node):
             raise InvalidFlowError(

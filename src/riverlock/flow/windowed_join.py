@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.errors import InvalidFlowError
-from riverlock.core.times import END_US, from_micros
+from riverlock.core.times import from_micros
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.joins import EventTimeJoin, Row, struct_of, values_of
 from riverlock.flow.window_aggregate import BOUNDS
@@ -107,9 +107,11 @@ class WindowedJoin(EventTimeJoin):
 
     def _is_late(self, at: int, reached: int | None) -> bool:
         """A record is of use as long as one of its windows is not over."""
-        end = self._window.last_end(self._window.pane_of(at))
+        pane = self._window.pane_of(at)
+        end = self._window.last_end(pane)
         # Time has an end: a window beyond it never would be over.
-        return end > END_US or (reached is not None and end - 1 <= reached)
+        is_over = reached is not None and end - 1 <= reached
+        return is_over or not self._window.is_whole(pane)
 
     def on_left(self, record: Any, ctx: Any) -> None:
         """Keep the record for its windows."""

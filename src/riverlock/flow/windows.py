@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from riverlock.core.errors import InvalidConfigError
-from riverlock.core.times import END_US, duration_us
+from riverlock.core.times import END_US, START_US, duration_us
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -78,6 +78,11 @@ class TimeWindows:
         """Return the end of the last one; before the first: the pane is in a gap."""
         latest = pane_end_us - self.pane_us + self.size_us
         return latest - (latest - self.phase_us) % self.slide_us
+
+    def is_whole(self, pane_end_us: int) -> bool:
+        """Whether all windows that hold a pane lie in the years that have names."""
+        first, last = self.first_end(pane_end_us), self.last_end(pane_end_us)
+        return first - self.size_us >= START_US and last <= END_US
 
     def ends_of(self, pane_end_us: int) -> range:
         """Return when the windows end that hold a pane."""

@@ -32,10 +32,12 @@ _MAY_PASS: Final = frozenset(
         "_WAIT_COORD",
         "_UNKNOWN_BROKER",
         "_DESTROY",
+        "_NOENT",  # no leader is known, while brokers come and go
         "BROKER_NOT_AVAILABLE",
         "COORDINATOR_LOAD_IN_PROGRESS",
         "COORDINATOR_NOT_AVAILABLE",
         "CONCURRENT_TRANSACTIONS",
+        "FENCED_LEADER_EPOCH",
         "KAFKA_STORAGE_ERROR",
         "LEADER_NOT_AVAILABLE",
         "NETWORK_EXCEPTION",
@@ -47,6 +49,7 @@ _MAY_PASS: Final = frozenset(
         "OFFSET_NOT_AVAILABLE",
         "REPLICA_NOT_AVAILABLE",
         "REQUEST_TIMED_OUT",
+        "UNKNOWN_LEADER_EPOCH",
     }
 )
 

@@ -60,7 +60,7 @@ class Decoder:
 
         Raises:
             SourceError: The registry refuses.
-            EpochAbortedError: The registry does not answer.
+            SourceUnavailableError: The registry does not answer.
         """
         wrong: list[str | None] = [None] * len(values)
         bodies: list[Any] = [None] * len(values)

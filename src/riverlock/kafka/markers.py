@@ -40,6 +40,10 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int | None = None
     # Of what the manifest lists for the epoch: another timeline has another.
     digest: str | None = None
+    # The tokens of the run that wrote this, and of the one that decided the epoch;
+    # older versions have left none.
+    token: str = ""
+    decided: str = ""
 
     @property
     def key(self) -> bytes:

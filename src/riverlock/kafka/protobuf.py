@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from riverlock.core.times import from_micros
 from riverlock.kafka.values import BadValueError
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["protobuf_decode"]
 
 _KNOWN: Final = "google/protobuf/"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def protobuf_decode(schema: Registered) -> Decode:
@@ -137,7 +136,7 @@ def _plain(message: Message) -> Any:
     name = message.DESCRIPTOR.full_name
     if name == "google.protobuf.Timestamp":
         seconds, nanos = getattr(message, "seconds"), getattr(message, "nanos")  # noqa: B009 - of a class made at run time
-        return _EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
+        return from_micros(seconds * 1_000_000 + nanos // 1000)
     found: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         if field.has_presence and not message.HasField(field.name):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riverlock.core.errors import EpochAbortedError, SourceError
+from riverlock.core.errors import SourceError, SourceUnavailableError
 from riverlock.core.garbage import without_gc
 from riverlock.core.types import schema_of
 from riverlock.kafka.columns import COLUMNS
@@ -36,6 +36,8 @@ _FIRST_ROWS: Final = 500
 # Nothing is waited for: what is read was there when the span was chosen.
 _POLL_SECONDS: Final = 0.02
 _SILENCE_SECONDS: Final = 60.0
+# The same after a word of trouble: an epoch that waits is not waited for in tasks.
+_TROUBLE_SECONDS: Final = 10.0
 SETTINGS: Final = {
     "group.id": "riverlock",  # asked for by the client; never joined
     "fetch.wait.max.ms": "5",
@@ -75,7 +77,7 @@ class RecordReader:
 
         Raises:
             SourceError: Records of the span are gone.
-            EpochAbortedError: The cluster does not answer.
+            SourceUnavailableError: The cluster does not answer.
         """
         from confluent_kafka import TopicPartition
 
@@ -105,7 +107,7 @@ class RecordReader:
 
     def _batches(self, consumer: Consumer, span: Span) -> Iterator[pa.RecordBatch]:
         position, rows = span.start, _FIRST_ROWS
-        silent_since = time.monotonic()
+        silent_since, trouble = time.monotonic(), ""
         while position < span.end:
             wanted = min(rows, span.end - position)
             batch, behind, events = _poll(consumer, wanted, span)
@@ -113,25 +115,28 @@ class RecordReader:
                 position = max(position, behind)
                 yield batch
                 rows = _rows_of(batch)
-            position = max([position, *(self._end(e, span) for e in events)])
-            if batch is not None or events:
-                silent_since = time.monotonic()
-            elif time.monotonic() - silent_since > _SILENCE_SECONDS:
-                raise self._silent(span, position)
+            for event in events:
+                end, noticed = self._end(event, span)
+                position, trouble = max(position, end), noticed or trouble
+            limit = _TROUBLE_SECONDS if trouble else _SILENCE_SECONDS
+            if batch is not None or position >= span.end:
+                silent_since, trouble = time.monotonic(), ""
+            elif time.monotonic() - silent_since > limit:
+                raise self._silent(span, position, trouble)
 
-    def _end(self, event: Message, span: Span) -> int:
-        """Return the offset that an event says has been reached.
+    def _end(self, event: Message, span: Span) -> tuple[int, str]:
+        """Return the offset that an event says has been reached, or its trouble.
 
         Raises:
             SourceError: Records are gone.
-            EpochAbortedError: The cluster does not answer.
+            SourceUnavailableError: The cluster does not answer.
         """
         from confluent_kafka import KafkaError
 
         error = event.error()
         assert error is not None
         if error.code() == KafkaError._PARTITION_EOF:
-            return int(event.offset())
+            return int(event.offset()), ""
         text = self.connection.masked(error.str())
         where = f"{span.topic}-{span.partition}"
         gone = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
@@ -144,15 +149,19 @@ class RecordReader:
                 " topic keeps it from happening",
             )
         if may_pass(error):
-            return span.start  # the client tries again by itself; silence is limited
+            return span.start, text  # the client tries again; silence is limited
         raise SourceError(self.uid, what=f"{where}: {text}")
 
-    def _silent(self, span: Span, position: int) -> EpochAbortedError:
-        return EpochAbortedError(
-            epoch=0,
-            reason=f"source {self.uid!r} read Kafka at {self.connection.servers}",
-            cause=f"{span.topic}-{span.partition} gave nothing for"
-            f" {_SILENCE_SECONDS:.0f} seconds at offset {position} of {span.end}",
+    def _silent(
+        self, span: Span, position: int, trouble: str
+    ) -> SourceUnavailableError:
+        limit = _TROUBLE_SECONDS if trouble else _SILENCE_SECONDS
+        noticed = f" ({trouble})" if trouble else ""
+        return SourceUnavailableError(
+            self.uid,
+            what=f"Kafka at {self.connection.servers} does not answer:"
+            f" {span.topic}-{span.partition} gave nothing for {limit:.0f} seconds"
+            f" at offset {position} of {span.end}{noticed}",
         )
 
 

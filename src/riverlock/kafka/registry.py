@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from riverlock.core.errors import EpochAbortedError, InvalidConfigError, SourceError
+from riverlock.core.errors import (
+    InvalidConfigError,
+    SourceError,
+    SourceUnavailableError,
+)
 from riverlock.core.extras import load_extra
 
 __all__ = ["Registered", "Registry", "UnknownSchemaError", "registry_at"]
@@ -50,7 +54,7 @@ class Registry:
         Raises:
             UnknownSchemaError: There is none.
             SourceError: The registry refuses.
-            EpochAbortedError: It does not answer.
+            SourceUnavailableError: It does not answer.
         """
         return self._registered(f"/schemas/ids/{number}", source, serialized=serialized)
 
@@ -106,11 +110,10 @@ class Registry:
             raise self._away(source, f"an answer to {path} that has no schema")
         return said
 
-    def _away(self, source: str, cause: str) -> EpochAbortedError:
-        return EpochAbortedError(
-            epoch=0,
-            reason=f"source {source!r} asked the schema registry at {self.url}",
-            cause=cause,
+    def _away(self, source: str, cause: str) -> SourceUnavailableError:
+        return SourceUnavailableError(
+            source,
+            what=f"the schema registry at {self.url} does not answer: {cause}",
         )
 
 

@@ -6,8 +6,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from riverlock.core.errors import EpochAbortedError, InvalidConfigError, SourceError
-from riverlock.kafka.connection import WAIT_SECONDS, may_pass
+from riverlock.core.errors import (
+    InvalidConfigError,
+    SourceError,
+    SourceUnavailableError,
+)
+from riverlock.kafka.connection import may_pass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Layout", "Topics", "key_of", "place_of"]
 
+# How long an answer is waited for; a cluster that is away is asked again, and who waits
+# for it can be stopped in between.
+WAIT_SECONDS: Final = 10.0
+_REFUSED: Final = ("_AUTHENTICATION", "_SSL")
 # How soon a new partition is found.
 _FRESH_SECONDS: Final = 1.0
 
@@ -49,8 +57,8 @@ class Layout:
 class Topics:
     """Asks the cluster about some topics.
 
-    Every method raises ``EpochAbortedError`` if the cluster does not answer, which is
-    worth another try, and ``SourceError`` for what is not.
+    Every method raises ``SourceUnavailableError`` if the cluster does not answer, which
+    is waited for, and ``SourceError`` for what would only be said again.
     """
 
     def __init__(
@@ -66,7 +74,7 @@ class Topics:
 
         self._connection, self._names, self._uid = connection, names, uid
         self._is_committed = isolation == "read_committed"
-        self._last_words = ""
+        self._noticed: KafkaError | None = None
         self._layout: Layout | None = None
         self._seen_at = 0.0
         try:
@@ -144,17 +152,21 @@ class Topics:
         from confluent_kafka import KafkaError, KafkaException
 
         try:
-            return future.result(WAIT_SECONDS + 10)
+            found = future.result(WAIT_SECONDS + 10)
         except KafkaException as error:
             cause: KafkaError = error.args[0]
+        except TimeoutError:
+            cause = KafkaError(KafkaError._TIMED_OUT)
+        else:
+            self._noticed = None
+            return found
         self._admin.poll(0)  # what the client has noticed on its connections
-        text = self._connection.masked(f"{what}: {cause.str()}{self._last_words}")
-        if may_pass(cause):
-            raise EpochAbortedError(
-                epoch=0,
-                reason=f"source {self._uid!r} asked Kafka at"
-                f" {self._connection.servers}",
-                cause=text,
+        noticed = "" if self._noticed is None else f" ({self._noticed.str()})"
+        text = self._connection.masked(f"{what}: {cause.str()}{noticed}")
+        if may_pass(cause) and not self._is_refused:
+            raise SourceUnavailableError(
+                self._uid,
+                what=f"Kafka at {self._connection.servers} does not answer: {text}",
             )
         if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise SourceError(
@@ -167,4 +179,9 @@ class Topics:
         raise SourceError(self._uid, what=text)
 
     def _remember(self, error: KafkaError) -> None:
-        self._last_words = f" ({error.str()})"
+        self._noticed = error
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether brokers answer, and do not let us in: waiting would not help."""
+        return self._noticed is not None and self._noticed.name() in _REFUSED

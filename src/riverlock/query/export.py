@@ -62,7 +62,7 @@ def export(
                 f"the directory {root / name}",
                 expected="one that does not exist: nothing is overwritten",
                 found="one that exists",
-                hint="export to another directory, or remove it first",
+                hint="nothing was written; export to another directory",
             )
     return [
         Exported(name=name, path=root / name, rows=write(relation, root / name))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from riverlock.core.arrow_values import python_values
 from riverlock.query.rows import Rows, TableRows
 from riverlock.query.views import TIMERS
 
@@ -97,7 +98,7 @@ class AllTimers(Rows):
         for uid in self._snapshot.operators:
             for batch in self._snapshot.state(uid, TIMERS).batches():
                 *keys, kind, at = batch.columns
-                values = zip(*(c.to_pylist() for c in keys), strict=True)
+                values = zip(*map(python_values, keys), strict=True)
                 texts = [_json(v) for v in values]
                 columns = [pa.array([uid] * len(texts)), pa.array(texts), kind, at]
                 yield pa.RecordBatch.from_arrays(columns, schema=self.schema)

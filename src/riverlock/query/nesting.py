@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from riverlock.core.literals import from_json
+from riverlock.core.types import type_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -21,6 +24,8 @@ __all__ = ["nested"]
 
 def nested(entries: pa.Table, variables: Mapping[str, Variable]) -> pa.Table:
     """Return a row for each key that has state: its columns, then the variables.
+
+    A value that is not set has its default, as user code would read it.
 
     Args:
         entries: Live entries, sorted by id, that have all these variables.
@@ -91,10 +96,12 @@ def _column(
     places = number[is_set.to_numpy(zero_copy_only=False)]
     data = data.drop_null()
     if variable.kind not in ("list", "map"):
-        # At most one of a key: its place among those set, or none.
-        taken = np.full(count, -1, dtype=np.int64)
+        # At most one of a key: its place among those set, or that of the default.
+        default = from_json(type_of(variable.type), variable.default)
+        data = pa.concat_arrays([data, pa.array([default], data.type)])
+        taken = np.full(count, len(places), dtype=np.int64)
         taken[places] = np.arange(len(places))
-        return data.take(pa.array(taken, mask=taken < 0))
+        return data.take(pa.array(taken))
     sizes = np.bincount(places, minlength=count)
     offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
     values = pc.struct_field(data, "value")

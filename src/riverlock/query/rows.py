@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from riverlock.core.arrow_values import python_rows
 from riverlock.core.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Rows(ABC):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Read the rows as dictionaries."""
         for batch in self.batches():
-            yield from batch.to_pylist(maps_as_pydicts="strict")
+            yield from python_rows(batch, dicts=True)
 
     def to_arrow(self) -> pa.Table:
         """Read the rows as an Arrow table."""

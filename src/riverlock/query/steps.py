@@ -6,6 +6,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from riverlock.core.arrow_values import python_values
 from riverlock.query.keys import place_of
 from riverlock.query.retained import while_retained
 from riverlock.snapshot.files import live, merge_tables
@@ -83,7 +84,7 @@ class StateAt:
         if places is not None:
             table = table.take(_indices(table["id"].to_pylist(), places))
         shown = self.relation.view.rows(table)
-        columns = [c.to_pylist(maps_as_pydicts="strict") for c in shown.columns]
+        columns = [python_values(c, far=str, dicts=True) for c in shown.columns]
         return list(zip(*columns, strict=True))
 
 

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from riverlock.core.arrow_values import FarTime
 from riverlock.core.errors import (
     RiverlockError,
     StateCorruptedError,
     StateTypeError,
+    TimeRangeError,
     UserCodeError,
 )
 from riverlock.flow.aggregator import AggregatorError
@@ -53,6 +55,9 @@ def user_error(  # noqa: PLR0913 - everything that helps to find the record
     """Return the error to raise for what user code raised."""
     if isinstance(error, StateTypeError | StateCorruptedError | UserCodeError):
         return error
+    if isinstance(error, TimeRangeError):
+        text = None if record is None else shown(record)
+        return error.of(operator=operator, key=key, record=text, epoch=epoch)
     advice = {}
     if isinstance(error, AggregatorError) and error.__cause__ is not None:
         advice = {"instead": _NOT_BURIED}
@@ -88,5 +93,5 @@ def aggregator_errors(operator: str, epoch: int) -> Iterator[None]:
 
 def shown(record: Any) -> str:
     """Return a record as short text."""
-    text = repr(record)
+    text = record if isinstance(record, FarTime) else repr(record)
     return text if len(text) <= 500 else text[:497] + "..."

@@ -13,6 +13,14 @@ from typing import TYPE_CHECKING
 from riverlock.coordinator.events import Compacted
 from riverlock.core import faults
 from riverlock.snapshot.compaction import choose, compact
+from riverlock.snapshot.merged import (
+    fits,
+    forget_merged,
+    is_there,
+    note_merged,
+    waiting,
+)
+from riverlock.snapshot.records import Merged
 from riverlock.snapshot.retention import Retention, sweep
 from riverlock.state.keys import group_range
 
@@ -32,16 +40,15 @@ _SWEEP_EVERY = 10
 class _Pending:
     """A compaction that was handed over; its files are in no manifest yet."""
 
-    result: Compacted
+    merged: Merged
     offered: int  # the newest epoch that the loop had decided by then
+    record: str  # where it is written down, for the next run
 
     def is_settled(self, manifest: Manifest) -> bool:
         """Tell whether a manifest took it, or will never take it."""
-        state = manifest.operators.get(self.result.operator)
-        live = set() if state is None else {f.path for f in state.files}
         # The epoch after the one offered may have been sealed already, not the next.
         had_its_chance = manifest.epoch >= self.offered + 2
-        return had_its_chance or not live.issuperset(self.result.replaced)
+        return had_its_chance or not fits(self.merged, manifest)
 
 
 @dataclass
@@ -58,6 +65,21 @@ class Cleaner:
     _offered: int = -1
     _swept: int | None = None
     _pending: dict[str, _Pending] = field(default_factory=dict)
+
+    def take_up(self) -> None:
+        """Hand over what an earlier run has merged and no epoch refers to yet.
+
+        Raises:
+            SnapshotError: A record cannot be read.
+        """
+        found = dict(waiting(self.catalog))
+        newest = self.catalog.newest() if found else None
+        for path, merged in found.items():
+            if newest is None or not fits(merged, newest):
+                continue
+            if merged.operator in self._pending or not is_there(self.catalog, merged):
+                continue
+            self._hand_over(merged, path, offered=newest.epoch)
 
     def offer(self, manifest: Manifest) -> None:
         """Hand over the newest manifest, in place of one that still waits."""
@@ -89,11 +111,10 @@ class Cleaner:
 
     def clean(self, manifest: Manifest) -> None:
         """Compact what is due and, now and then, delete what nothing reaches."""
-        self._pending = {
-            uid: pending
-            for uid, pending in self._pending.items()
-            if not pending.is_settled(manifest)
-        }
+        for uid, pending in [*self._pending.items()]:
+            if pending.is_settled(manifest):
+                del self._pending[uid]
+                forget_merged(self.catalog, pending.record)
         for uid, state in manifest.operators.items():
             plan = None if uid in self._pending else choose(uid, state)
             if plan is not None:
@@ -101,9 +122,7 @@ class Cleaner:
         # At first too: runs may be short, as those with available_now are.
         if self._swept is None or manifest.epoch >= self._swept + _SWEEP_EVERY:
             self._swept = manifest.epoch
-            waiting = [p.result.by for p in self._pending.values()]
-            protected = {file.path for made in waiting for file in made}
-            sweep(self.catalog, self.retention, protected=protected)
+            sweep(self.catalog, self.retention)
 
     def _compact(self, manifest: Manifest, plan: Compaction) -> None:
         pieces = [
@@ -119,13 +138,21 @@ class Cleaner:
             attempt=f"c-{uuid.uuid4().hex[:12]}",
         )
         faults.hit("P12")
+        replaced = tuple(f.path for f in plan.files)
+        merged = Merged(operator=plan.operator, replaced=replaced, by=made)
+        path = note_merged(self.catalog, merged)
+        if path is not None:
+            self._hand_over(merged, path, offered=manifest.epoch)
+
+    def _hand_over(self, merged: Merged, record: str, *, offered: int) -> None:
         result = Compacted(
             region=self.catalog.region,
-            operator=plan.operator,
-            replaced=tuple(f.path for f in plan.files),
-            by=made,
+            operator=merged.operator,
+            replaced=merged.replaced,
+            by=merged.by,
         )
         self.results.put(result)
         # Looked up after the result is there: what is sealed from then on has it.
-        offered = max(self._offered, manifest.epoch)
-        self._pending[plan.operator] = _Pending(result=result, offered=offered)
+        self._pending[merged.operator] = _Pending(
+            merged=merged, offered=max(self._offered, offered), record=record
+        )

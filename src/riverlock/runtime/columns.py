@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from riverlock.core.arrow_values import FarValues, far_in, python_values
 from riverlock.core.record import Record, record_class
 from riverlock.flow.unkeyed import ALL
 from riverlock.flow.windows import GAP
@@ -60,19 +61,25 @@ _NESTED = ("array", "map", "struct")
 
 
 def column_values(column: pa.ChunkedArray | pa.Array, kind: Type) -> list[Any]:
-    """Return a column as Python values; timestamps as microseconds."""
+    """Return a column as Python values; timestamps as microseconds.
+
+    Of other columns, a value with a time that Python cannot name is a ``FarTime``, and
+    the list a ``FarValues``.
+    """
     if kind.kind in ("timestamp", "timestamp_ntz"):
         column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     if kind.kind in _NESTED:
-        return codec_of(kind).from_arrow(column.to_pylist())
+        codec, values = codec_of(kind), python_values(column)
+        if isinstance(values, FarValues):
+            return FarValues([far_in(v) or codec.checked(v) for v in values])
+        return codec.from_arrow(values)
     if column.null_count == 0 and (
         pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
     ):
         # Three times as fast as to_pylist.
         fast: list[Any] = column.to_numpy().tolist()
         return fast
-    values: list[Any] = column.to_pylist()
-    return values
+    return python_values(column)
 
 
 def first_places(codes: np.ndarray) -> np.ndarray:
@@ -91,14 +98,25 @@ class Records:
     """
 
     def __init__(
-        self, make: Callable[[], Sequence[list[Any]]], kind: type[Record]
+        self,
+        make: Callable[[], Sequence[list[Any]]],
+        kind: Callable[[Sequence[list[Any]]], type[Record]],
     ) -> None:
-        """Take what makes the values, column by column, should they be needed."""
-        self._make, self._kind = make, kind
+        """Take what makes the values, column by column, should they be needed.
+
+        Args:
+            make: It.
+            kind: Returns the class of the records, given the columns.
+        """
+        self._make, self._kind_of = make, kind
 
     @cached_property
     def _columns(self) -> Sequence[list[Any]]:
         return self._make()
+
+    @cached_property
+    def _kind(self) -> type[Record]:
+        return self._kind_of(self._columns)
 
     def __iter__(self) -> Iterator[Record]:
         """Give all of them."""
@@ -116,7 +134,12 @@ def records(table: pa.Table, schema: Schema, *, is_right: bool = False) -> Recor
     def columns() -> list[list[Any]]:
         return [column_values(table[f.name], f.type) for f in schema.fields]
 
-    return Records(columns, record_class(schema, is_right=is_right))
+    def kind(values: Sequence[list[Any]]) -> type[Record]:
+        pairs = zip(schema.names, values, strict=True)
+        far = frozenset(name for name, v in pairs if isinstance(v, FarValues))
+        return record_class(schema, is_right=is_right, far=far)
+
+    return Records(columns, kind)
 
 
 class RowError(Exception):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from riverlock.core.arrow_values import python_rows
 from riverlock.core.errors import RiverlockError
 from riverlock.sinks.file_listing import file_of
 from riverlock.snapshot.files import read_file, read_table, table_of
@@ -127,7 +128,7 @@ def changed_entries(
             table = read_table(storage, file)
             if only is not None:
                 table = only.entries(table)
-            found |= {row["id"]: _plain(row) for row in table.to_pylist()}
+            found |= {row["id"]: _plain(row) for row in python_rows(table)}
     return found
 
 
@@ -283,4 +284,4 @@ def _decoded(name: str, data: bytes) -> list[str]:
         return data.decode().splitlines()
     if name.endswith(".csv"):
         return data.decode().splitlines()[1:]
-    return [_json(row).decode() for row in table_of(data).to_pylist()]
+    return [_json(row).decode() for row in python_rows(table_of(data))]

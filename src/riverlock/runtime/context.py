@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import StateError
-from riverlock.core.times import from_micros, micros
+from riverlock.core.times import from_micros, micros, watermark_time
 from riverlock.state.keys import TIMER, time_of
 from riverlock.state.store import EVENT, PROCESSING
 
@@ -32,6 +32,7 @@ class Context:
         "_emitted",
         "_epoch",
         "_freezers",
+        "_has_event_time",
         "_late_us",
         "_main",
         "_now_us",
@@ -65,6 +66,7 @@ class Context:
         self._main: list[tuple[Any, int | None]] = []
         self._freezers: dict[str, Callable[[Any], Any]] = {}
         self._visit: Visit | None = None
+        self._has_event_time = True
         # Takes what built-in operators catch of user code, if there are dead letters.
         self._bury: Callable[[Exception, Any], None] | None = None
 
@@ -85,8 +87,7 @@ class Context:
     @property
     def watermark(self) -> datetime | None:
         """No more records at or before this instant are expected; None: unknown."""
-        us = self._watermark_us
-        return None if us is None else from_micros(us)
+        return watermark_time(self._watermark_us)
 
     @property
     def now(self) -> datetime:
@@ -102,7 +103,17 @@ class Context:
         return self._random
 
     def set_timer(self, at: datetime, *, processing: bool = False) -> None:
-        """Call ``on_timer`` for this key when time reaches ``at``; once per instant."""
+        """Call ``on_timer`` for this key when time reaches ``at``; once per instant.
+
+        Raises:
+            StateError: It would never fire: the stream has no event time.
+        """
+        if not processing and not self._has_event_time:
+            raise StateError(
+                "a timer of event time would never fire: the stream has no event time",
+                hint='declare it before key_by: .event_time("at", delay="1 minute");'
+                " or go by the clock: set_timer(at, processing=True)",
+            )
         self._timers[(PROCESSING if processing else EVENT, micros(at))] = True
 
     def delete_timer(self, at: datetime, *, processing: bool = False) -> None:

@@ -28,15 +28,16 @@ from riverlock.core.errors import (
     FencedError,
     RiverlockError,
     SinkUnavailableError,
+    SourceUnavailableError,
     StorageError,
 )
+from riverlock.runtime.board import Board
 from riverlock.runtime.boundary import user_line
 from riverlock.runtime.failures import as_ours, is_retryable, reason_of
 from riverlock.snapshot.claims import describe
 from riverlock.snapshot.input_times import input_times
 from riverlock.snapshot.parameters import misfits
 from riverlock.snapshot.records import Change, Rescale
-from riverlock.snapshot.sealed import seal
 from riverlock.snapshot.status import (
     Status,
     input_rows,
@@ -102,7 +103,6 @@ class RegionDriver:
     autoscale: Autoscale | None = None
     # Sinks that did not answer when the run began.
     openings: Openings | None = None
-    status: Status | None = None
     # Shows a snapshot of earlier code as this code sees it.
     adopt: Callable[[Manifest], Manifest] = lambda manifest: manifest
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -121,6 +121,17 @@ class RegionDriver:
     _parent: Manifest | None = None
     # When the epoch under way was planned, by a clock that does not jump.
     _began_us: int = 0
+    # The source that an epoch was aborted for, and which has not answered since.
+    _awaited: str | None = None
+
+    def __post_init__(self) -> None:
+        """Show nothing yet."""
+        self._board = Board(self.plan, self.catalog, self.clock, self.on_status)
+
+    @property
+    def status(self) -> Status | None:
+        """What was shown last."""
+        return self._board.status
 
     def stop(self) -> None:
         """Finish the epoch under way, then end; callable from anywhere."""
@@ -200,7 +211,9 @@ class RegionDriver:
                 delay_us = patient_delay_us(self.plan.restart, tries)
                 if delay_us is None:
                     raise away[1]
-                self._say_awaiting(*away)
+                with suppress(RiverlockError):
+                    self._parent = self.catalog.newest()
+                self._board.await_sink(*away, self._parent)
                 self._sleep(delay_us)
                 if (fenced := self._fenced()) is not None:
                     store, run = self.plan.store, self.plan.run
@@ -309,9 +322,10 @@ class RegionDriver:
         if self.max_epochs is not None and self._epochs >= self.max_epochs:
             return ev.StopRequested(region=self.plan.region)
         try:
-            planned = order.retry_of or self._next(order.parent)
+            planned = self._again(order.retry_of) or self._next(order.parent)
         except Exception as error:  # noqa: BLE001 - readers run user code and drivers
             return self._plan_failed(order.turn, error)
+        self._board.take_back(self._parent)
         if planned is None:
             return self._nothing(order.turn)
         if order.retry_of is None:
@@ -319,12 +333,20 @@ class RegionDriver:
         faults.hit("P1")
         return self._planned(order.turn, planned)
 
+    def _again(self, planned: PlannedInputs | None) -> PlannedInputs | None:
+        """Return the plan of an aborted epoch, once a source that was away answers."""
+        if planned is not None and self._awaited is not None:
+            self.planner.reach(self._awaited, planned)
+        self._awaited = None
+        return planned
+
     def _next(self, parent: Manifest | None) -> PlannedInputs | None:
         is_asked = self._asked > (0 if parent is None else parent.requests)
         return self.planner.plan(parent, is_asked=is_asked)
 
     def _plan_failed(self, turn: int, cause: Exception) -> ev.PlanFailed:
         error = as_ours(cause, where="planning the epoch", epoch=None)
+        self._look_for_outage(error)
         return ev.PlanFailed(
             region=self.plan.region,
             turn=turn,
@@ -333,6 +355,11 @@ class RegionDriver:
             retryable=is_retryable(error),
             error=error,
         )
+
+    def _look_for_outage(self, error: RiverlockError) -> None:
+        if isinstance(error, SourceUnavailableError):
+            self._awaited = error.source
+            self._board.await_source(error, self._parent)
 
     def _planned(self, turn: int, planned: PlannedInputs) -> ev.Planned:
         return ev.Planned(
@@ -379,6 +406,7 @@ class RegionDriver:
                 return fenced
             where = f"stage {order.stage!r}"
             error = as_ours(cause, where=where, epoch=order.epoch)
+            self._look_for_outage(error)
             return ev.StageFailed(
                 region=self.plan.region,
                 turn=order.turn,
@@ -437,6 +465,11 @@ class RegionDriver:
             return fenced  # the epoch is decided: the other run completes it
         try:
             self.committers[order.sink].commit(order.epoch, order.output)
+        except FencedError as error:
+            # By a run of another copy of this store, perhaps: ours would not tell.
+            return self._fenced() or ev.Fenced(
+                region=self.plan.region, owner=f"{error.owner}, in {error.store},"
+            )
         except CommitRejectedError as error:
             # A sink that a newer run writes by now refuses this one, and rightly so.
             return self._fenced() or self._sink_failed(
@@ -467,57 +500,13 @@ class RegionDriver:
             cause += f" ({line})"
         log.warning("sink %s failed in epoch %s: %s", order.sink, order.epoch, cause)
         if outcome is not ev.CommitOutcome.REJECTED:
-            self._say_waiting(order.sink, order.epoch, cause)
+            self._board.await_commit(order.sink, order.epoch, cause, self._parent)
         return ev.SinkFailed(
             region=self.plan.region,
             sink=order.sink,
             epoch=order.epoch,
             outcome=outcome,
             cause=cause,
-        )
-
-    def _say_waiting(self, sink: str, epoch: int, cause: str) -> None:
-        """Say what holds all sinks at this epoch; the next status takes it back."""
-        self._show_state(
-            "waiting",
-            f"waiting for sink {sink!r}: epoch {epoch} is decided and will be"
-            f" committed there; {cause}",
-        )
-
-    def _say_awaiting(self, sink: str, why: SinkUnavailableError) -> None:
-        """Say what keeps the run from beginning, and what the store has."""
-        with suppress(RiverlockError):
-            self._parent = self.catalog.newest()
-        self._show_state(
-            "waiting",
-            f"waiting for sink {sink!r}: the run begins when it answers;"
-            f" {type(why).__name__}: {why}",
-        )
-
-    def _show_state(self, state: str, error: str | None) -> None:
-        """Show the last status with another state."""
-        now_us = self.clock.now_us()
-        before = self.status
-        if before is None and self._parent is not None:
-            before = status_of(self._parent, updated_us=now_us, state=state)
-        if before is None:
-            before = Status(
-                flow=self.plan.flow,
-                region=self.plan.region,
-                run=self.plan.run,
-                state=state,
-                epoch=None,
-                updated_us=now_us,
-            )
-        self._show(
-            msgspec.structs.replace(
-                before,
-                run=self.plan.run,
-                state=state,
-                error=error,
-                updated_us=now_us,
-                rows_per_second=0.0,
-            )
         )
 
     def _publish(self, epoch: int) -> ev.Event | None:
@@ -527,8 +516,7 @@ class RegionDriver:
             return fenced  # we slept; the status belongs to the other run now
         assert self._parent is not None
         manifest = self._parent
-        rows = input_rows(manifest)
-        took_us = self._took_us()
+        rows, took_us = input_rows(manifest), self._took_us()
         noticed = self.planner.learn(rows, took_us) if self._epochs else {}
         if self.autoscale is not None and self._epochs:
             lag = sum(n or 0 for n in self.planner.lag_rows.values())
@@ -552,6 +540,7 @@ class RegionDriver:
             state="running",
             lag_rows=dict(self.planner.lag_rows),
             bad_rows=self._bad_rows,
+            files_set_aside=int(noticed.get("files_set_aside", 0)),
             late_rows=self._late_rows,
             committed=epoch,
             phases=phases_of(manifest, took_us) if self._epochs else {},
@@ -559,21 +548,13 @@ class RegionDriver:
                 manifest, now_us=manifest.now_us, since_us=self.planner.since_us
             ),
         )
-        self._show(status)
+        self._board.show(status)
         faults.hit("P11")
         return None
 
     def _took_us(self) -> int:
         """Return how long the epoch has taken so far, whatever the clock does."""
         return self.clock.elapsed_us() - self._began_us
-
-    def _show(self, status: Status) -> None:
-        self.status = status
-        try:
-            self.catalog.storage.put(self.catalog.paths.status, seal(status))
-        except StorageError as error:
-            log.warning("status not written: %s", error)
-        self.on_status(status)
 
     def _back_off(self, delay_us: int) -> ev.Event:
         self._sleep(delay_us)
@@ -594,7 +575,8 @@ class RegionDriver:
 
     def _end(self, error: RiverlockError | None) -> None:
         self._ended, self._error = True, error
-        if isinstance(error, FencedError) or self._fenced() is not None:
+        if self._fenced() is not None:
             return  # the status belongs to the other run now
         state = "stopped" if error is None else "failed"
-        self._show_state(state, None if error is None else str(error))
+        told = None if error is None else str(error)
+        self._board.show_state(state, told, self._parent)

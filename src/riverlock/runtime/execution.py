@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import RiverlockError, StateCorruptedError, StateError
 from riverlock.core.record import Record
-from riverlock.core.times import from_micros, to_iso
+from riverlock.core.times import nearest, to_iso
 from riverlock.flow.process import overrides
 from riverlock.runtime.boundary import shown, user_error, user_line
 from riverlock.runtime.columns import RowError, as_tuple, emitted_table, freezer
@@ -84,19 +84,19 @@ class Execution:
         """
         self.uid = program.uid
         self.log = ChangeLog(layout, program.uid)
-        self._program = program
-        self._layout = layout
+        self._program, self._layout = program, layout
         self._reader = reader
         self._info = info
+        late_us = program.late_at(info)
         self.ctx = Context(
             epoch=info.epoch,
             now_us=info.now_us,
             # Rows of other keyed operators come before the watermark that made them.
-            watermark_us=program.late_at(info),
+            watermark_us=late_us,
             seed=info.seed,
         )
-        self.ctx._previous_us = info.previous_us
-        self.ctx._late_us = program.late_at(info)
+        self.ctx._has_event_time = program.has_event_time
+        self.ctx._previous_us, self.ctx._late_us = info.previous_us, late_us
         # Records that were left out because they came too late.
         self.late_rows = 0
         self.emitted: Emitted = {name: [] for name in program.outputs}
@@ -143,6 +143,7 @@ class Execution:
         """
         data = data or KeyedInput()
         self._guard("open", self._silent, self._user.open)
+        self._instance.seal()
         for record in data.broadcast:
             step = partial(self._silent, self._user.on_broadcast, record, self.ctx)
             self._instance.with_broadcast_writable(
@@ -393,6 +394,7 @@ class Execution:
             "flush": instance.visit.flush,
             "get": instance.fields.get,
             "islice": islice,
+            "lent": instance.lent,
             "on_event": self._user.on_event,
             "place": instance.place,
             "record_timers": self._record_timers,
@@ -413,6 +415,7 @@ class Execution:
             instance.kinds,
             has_times=has_times,
             has_result=self._result is not None,
+            lends=instance.has_objects,
             helpers=helpers,
         )
 
@@ -540,7 +543,8 @@ class Execution:
         ctx = self.ctx
         known, changed = ctx._timers, dict[tuple[int, int], bool]()
         ctx._timers = layered = ChainMap(changed, known)
-        step = partial(self._user.on_timer, from_micros(at_us), ctx)
+        at = nearest(at_us)  # lateness may reach beyond the end of time
+        step = partial(self._user.on_timer, at, ctx)
         name = f"timer at {to_iso(at_us)}"
         try:
             if careful:
@@ -548,7 +552,7 @@ class Execution:
                     changed.clear()
                     ctx._timers = layered
                     if self._skip is not None:
-                        self._skip(from_micros(at_us))
+                        self._skip(at)
                         self._instance.check()
             else:
                 self._guard("on_timer", self._settled_step, step, record=name)

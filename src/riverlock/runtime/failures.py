@@ -10,8 +10,10 @@ from riverlock.core.errors import (
     RiverlockError,
     SnapshotError,
     SourceError,
+    SourceUnavailableError,
     StateError,
     StorageError,
+    TimeRangeError,
     UserCodeError,
 )
 from riverlock.runtime.boundary import user_error, user_line
@@ -35,16 +37,18 @@ def is_retryable(error: RiverlockError) -> bool:
     """Tell whether the same step may go well another time."""
     if isinstance(error, StorageError):
         return error.retryable
-    return isinstance(error, EpochAbortedError)
+    return isinstance(error, EpochAbortedError | SourceUnavailableError)
 
 
 def reason_of(error: RiverlockError) -> AbortReason:
     """Return in which part of an epoch an error belongs."""
     match error:
-        case UserCodeError():
+        case UserCodeError() | TimeRangeError():
             return AbortReason.USER_CODE
         case InputChangedError():
             return AbortReason.CHANGED
+        case SourceUnavailableError():
+            return AbortReason.AWAY
         case SourceError():
             return AbortReason.SOURCE
         case StateError() | SnapshotError():

@@ -65,7 +65,7 @@ class KeyedInput:
     keys: list[tuple[Any, ...]] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     bounds: list[int] = field(default_factory=lambda: [0])
-    records: Records = field(default_factory=partial(Records, tuple, Record))
+    records: Records = field(default_factory=partial(Records, tuple, lambda _: Record))
     # The same rows as columns.
     table: pa.Table | None = None
     times: list[int | None] | None = None
@@ -81,7 +81,7 @@ def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
     initial = None
     if INPUT in table.column_names:
         kinds = table[INPUT]
-        others = table.filter(pc.equal(kinds, BROADCASTS)).sort_by(SEQ)
+        others = in_position(table.filter(pc.equal(kinds, BROADCASTS)))
         if others.num_rows and program.broadcast:
             result.broadcast = _unpacked(others, BROADCAST_ROW, program.broadcast)
         table = table.filter(pc.not_equal(kinds, BROADCASTS))
@@ -181,6 +181,8 @@ def _by_first_position(table: pa.Table) -> pa.Table | None:
     come from one map task and keep the order in which it made them.
     """
     batches = [b for b in table.to_batches() if b.num_rows]
+    if not batches:
+        return table
     batches.sort(key=lambda b: b[SEQ][0].as_py())
     sorted_table = pa.Table.from_batches(batches)
     positions = sorted_table[SEQ].to_numpy()

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.errors import StateError, StateTypeError
+from riverlock.flow.operators import BuiltIn, lends_objects
 from riverlock.flow.params import params_of
+from riverlock.runtime.constants import Constants
 from riverlock.runtime.parameters import Parameters
 from riverlock.state.changelog import ChangeLog
 from riverlock.state.codec import Codec, codec_of, encode
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from riverlock.runtime.program import EpochInfo, OperatorProgram
     from riverlock.state.layout import Row, StateLayout
     from riverlock.state.store import StateReader
+    from riverlock.state.visit import Lender
 
 __all__ = ["Instance"]
 
@@ -71,6 +74,50 @@ class _ValueAttribute:
         self._handle.set(None)
 
 
+class _Object:
+    """A value of a row that can be changed in place.
+
+    Whoever has it may change it, so it is settled after each record that has asked for
+    it: the next one may be of any epoch.
+    """
+
+    def __init__(
+        self, name: str, lent: list[Lender], settle: Callable[[str], None]
+    ) -> None:
+        self._name, self._lent, self._settle = name, lent, settle
+        self._is_lent = False
+
+    def lend(self) -> None:
+        if not self._is_lent:
+            self._is_lent = True
+            self._lent.append(self)
+
+    def settle(self) -> None:
+        self._is_lent = False
+        self._settle(self._name)
+
+
+class _ObjectAttribute:
+    """Leads ``self.totals`` to a value that can be changed in place."""
+
+    def __init__(self, spec: Value, value: _Object) -> None:
+        self._spec, self._value = spec, value
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self._spec
+        self._value.lend()
+        fields = instance.__dict__
+        found = fields.get(self._spec.name)
+        if found is None and self._spec.is_copied:
+            found = fields[self._spec.name] = self._spec.fresh()
+        return found
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        self._value.lend()
+        instance.__dict__[self._spec.name] = value
+
+
 class _DefaultAttribute:
     """Lends a copy of a default that could be changed in place.
 
@@ -97,32 +144,39 @@ class Instance:
     ) -> None:
         """Make the subclass, its instance and the visits of the three scopes."""
         self._layout, self._reader, self._log = layout, reader, log
-        self._operator = program.uid
-        self._visits_all = program.visits_all
+        self._operator, self._visits_all = program.uid, program.visits_all
+        # What was handed out since the last step and may have been changed in place.
+        self.lent: list[Lender] = []
+        self._lends = lends_objects(program.process)
+        self.has_objects = self._lends and any(
+            codec_of(s.type).is_mutable for s in layout.specs.values()
+        )
+        lent = self.lent if self._lends else None
         self._visits = {
-            scope: Visit(program.uid, reader, log, info.now_us) for scope in layout.rows
+            scope: Visit(program.uid, reader, log, info.now_us, lent)
+            for scope in layout.rows
         }
         self.visit = self._visits["key"]
-        kind = type(program.process)
         self.fields: dict[str, Any] = {}
         # Values of this turn that are known to be in their normal form.
         self._settled: dict[str, Any] = {}
-        self._packed = [
+        packed = [
             (s.name, codec_of(s.type))
             for s in layout.specs.values()
             if s.is_packed and s.scope != "broadcast"
         ]
+        self._names = [name for name, _ in packed]
+        self._packed = [
+            each for each in packed if not (self._lends and each[1].is_mutable)
+        ]
         # Values whose type is one of these need no settling.
         self.kinds = [(name, codec.plain) for name, codec in self._packed]
         attributes = {s.name: self._attribute(s) for s in layout.specs.values()}
-        live = {n: a for n, a in attributes.items() if a is not None}
-        live |= {"__module__": kind.__module__, "__delattr__": self._forgetting(kind)}
-        self._parameters = Parameters(params_of(kind), info.parameters)
-        live |= self._parameters.live
-        made: Any = type(kind.__name__, (kind,), live)
-        self.user: Any = made.__new__(made)
-        self.user.__dict__.update(program.process.__dict__)
+        self._parameters = Parameters(params_of(type(program.process)), info.parameters)
+        self.user: Any = self._live(program.process, attributes)
         self.fields = self.user.__dict__
+        # What the process keeps besides, once it is open; our own are trusted.
+        self._constants: Constants | None = None
         self._row = layout.rows["key"]
         self._has_group_state = _is_used(layout, "group")
         # Whether nothing but the key's own state has to be looked after per key.
@@ -141,14 +195,26 @@ class Instance:
             self._enter_broadcast()
             self._broadcast_pending = self._pending_broadcast()
 
+    def _live(self, process: Any, attributes: dict[str, object | None]) -> Any:
+        """Return an instance of a class of the user's, with state as attributes."""
+        kind = type(process)
+        live = {n: a for n, a in attributes.items() if a is not None}
+        live |= {"__module__": kind.__module__, "__delattr__": self._forgetting(kind)}
+        made: Any = type(kind.__name__, (kind,), live | self._parameters.live)
+        user = made.__new__(made)
+        user.__dict__.update(process.__dict__)
+        return user
+
     def _attribute(self, spec: StateSpec) -> object | None:
         """Return the descriptor of a variable; None for a plain attribute."""
         if spec.is_packed:
+            value = self._object(spec)
             if isinstance(spec, Reducing):
-                return _HandleAttribute(self._packed_reducing(spec))
-            if isinstance(spec, Value) and spec.is_copied:
-                return _DefaultAttribute(self._lend, spec)
-            return None
+                return _HandleAttribute(self._packed_reducing(spec, value))
+            assert isinstance(spec, Value)
+            if value is not None:
+                return _ObjectAttribute(spec, value)
+            return _DefaultAttribute(self._lend, spec) if spec.is_copied else None
         handle = bind(spec, self._visits[spec.scope])
         if isinstance(spec, Reducing):
             assert isinstance(handle, ValueHandle)
@@ -177,14 +243,36 @@ class Instance:
         self._settled[spec.name] = fresh
         return fresh
 
-    def _packed_reducing(self, spec: Reducing) -> ReducingHandle:
+    def _object(self, spec: StateSpec) -> _Object | None:
+        """Return what settles a value that steps may change in place, if they may.
+
+        Broadcast state is settled by the only step that may change it.
+        """
+        codec = codec_of(spec.type)
+        if not (self._lends and codec.is_mutable and spec.scope != "broadcast"):
+            return None
+
+        def settle(name: str) -> None:
+            value = self.fields.get(name)
+            if value is None:
+                self.fields.pop(name, None)
+            else:
+                self.fields[name] = self._checked(name, codec, value)
+
+        return _Object(spec.name, self.lent, settle)
+
+    def _packed_reducing(self, spec: Reducing, value: _Object | None) -> ReducingHandle:
         name = spec.name
 
         def get() -> Any:
+            if value is not None:
+                value.lend()
             return self.fields.get(name)
 
-        def put(value: Any) -> None:
-            self.fields[name] = value
+        def put(found: Any) -> None:
+            if value is not None:
+                value.lend()
+            self.fields[name] = found
 
         return ReducingHandle(spec.fn, get, put)
 
@@ -210,8 +298,9 @@ class Instance:
 
     def settle_for_good(self) -> None:
         """Bring the key's values to normal copies that nobody changes any more."""
+        if not self._lends:
+            self._settle_row(self._row)
         self._take_back(self._row)
-        self._settle_row(self._row)
 
     def record_all(
         self,
@@ -252,6 +341,7 @@ class Instance:
 
         Without this, a record could see more (an int where a float is declared, a
         tuple for a list, None for a default) if it shares its epoch with the last one.
+        What was changed in place is settled alike, in a copy: nobody has a hold on it.
         """
         fields, settled = self.fields, self._settled
         for name, codec in self._packed:
@@ -262,6 +352,13 @@ class Instance:
                 fields.pop(name, None)
             elif codec.plain is not None or settled.get(name) is not value:
                 fields[name] = settled[name] = self._checked(name, codec, value)
+        if self.lent:
+            self._settle_lent()
+
+    def _settle_lent(self) -> None:
+        for each in self.lent:
+            each.settle()
+        self.lent.clear()
 
     def store(self, payload: bytes | None) -> None:
         """End the key's turn: record what changed."""
@@ -281,19 +378,26 @@ class Instance:
         visit = self._visits["broadcast"]
         visit.is_writable = True
         action()
+        self._settle_lent()
         visit.is_writable = False
         self._settle_row(self._layout.rows["broadcast"])
         self._take_back(self._layout.rows["broadcast"])
         self._broadcast_seen = self._encoded(self._layout.rows["broadcast"])
         self._broadcast_pending = self._pending_broadcast()
 
+    def seal(self) -> None:
+        """Take what ``open`` has set for what is the same for all keys."""
+        if not isinstance(self.user, BuiltIn):
+            declared = self._layout.specs.keys() | self._parameters.live.keys()
+            self._constants = Constants(self._operator, self.user, declared)
+
     def was_used_outside_keys(self) -> bool:
         """Whether values of a key were assigned when it was nobody's turn."""
         self.settle()
         for scope in ("key", "group"):
             self._take_back(self._layout.rows[scope])
-        is_used = any(n in self.fields for n, _ in self._packed)
-        for name, _ in self._packed:
+        is_used = any(n in self.fields for n in self._names)
+        for name in self._names:
             self.fields.pop(name, None)
         return is_used
 
@@ -304,9 +408,11 @@ class Instance:
 
         Raises:
             StateError: Broadcast state was written outside ``on_broadcast``, or a
-                parameter was.
+                parameter was, or an attribute that is not declared.
         """
         self._parameters.check_unchanged(self._operator, self.fields)
+        if self._constants is not None:
+            self._constants.check()
         if self._has_group_state:
             self._leave_group()
         visit, row = self._visits["broadcast"], self._layout.rows["broadcast"]
@@ -364,12 +470,11 @@ class Instance:
             for name in row.names:
                 fields.pop(name, None)
             return
-        values = row.decode(payload)
-        fields.update(zip(row.names, values, strict=True))
-        if None in values:
-            for name, value in zip(row.names, values, strict=True):
-                if value is None:
-                    del fields[name]
+        for name, value in zip(row.names, row.decode(payload), strict=True):
+            if value is None:
+                fields.pop(name, None)
+            else:
+                fields[name] = value
         if row.objects:
             self._settled.update({n: fields.get(n) for n in row.objects})
 
@@ -406,11 +511,14 @@ class Instance:
             ) from error
 
     def _take_back(self, row: Row) -> None:
-        """Leave what equals a default that was lent unset: reading gives the same."""
+        """Leave a default that was lent unset if it is as it was, byte by byte."""
         for name, default in row.copied:
             value = self.fields.get(name)
-            if type(value) is type(default) and value == default:
-                del self.fields[name]
+            try:
+                if value is not None and encode(value) == default:
+                    del self.fields[name]
+            except (TypeError, ValueError, OverflowError):
+                continue  # not of its type: who settles it tells
 
     def _record(self, scope: str, at: At, payload: bytes | None) -> None:
         row = self._layout.rows[scope]
@@ -425,7 +533,7 @@ class Instance:
             values, fresh = self._packed_row(row)
             if fresh == payload:
                 return
-        if None in values and values.count(None) == len(values):
+        if fresh == row.unset:
             if payload is not None:
                 self._log.row(scope, at, None, None)
                 self._log.added -= 1

@@ -1,5 +1,7 @@
 """Rewrites the state of an operator whose variables have new names or new values.
 
+Also that of one with a new variable under a name that a dropped one had.
+
 Everything is read, changed and written once, into files that nothing refers to until
 the first epoch of the new code is decided.
 """
@@ -46,7 +48,6 @@ class Migration:
     ) -> None:
         """Take what is declared, and which stored variable becomes which."""
         self._operator, self._layout, self._moves = operator, layout, moves
-        self._sources = {spec.name: name for name, spec in moves.items()}
 
     def rewrite(  # noqa: PLR0913 - where, what, when, how split, under which name
         self,
@@ -80,7 +81,8 @@ class Migration:
         plan = Compaction(
             operator=self._operator, files=state.files, drops_tombstones=True
         )
-        table = self.table(merged(storage, plan, now_us=now_us))
+        entries = merged(storage, plan, now_us=now_us)
+        table = self.table(entries, self._sources(state))
         # Named after the coming epoch, so that no sweep takes them before it.
         name = paths.state_file(self._operator, epoch + 1, attempt)
         made = write_pieces(storage, plan, table, pieces, name.removesuffix(".parquet"))
@@ -91,17 +93,23 @@ class Migration:
             state, variables=self._layout.variables, since=epoch
         )
 
-    def table(self, table: pa.Table) -> pa.Table:
+    def _sources(self, state: OperatorState) -> dict[str, str]:
+        """Return which stored variable each declared one comes from.
+
+        Files may have more than the state declares: what was dropped stays behind.
+        """
+        kept = {name: name for name in self._layout.specs if name in state.variables}
+        return kept | {spec.name: name for name, spec in self._moves.items()}
+
+    def table(self, table: pa.Table, sources: Mapping[str, str]) -> pa.Table:
         """Return entries as they are declared now, sorted by id."""
         schema = self._layout.arrow
-        known = set(self._layout.specs) | set(self._moves)
-        named = pa.array(
-            [v is None or v in known for v in table["variable"].to_pylist()]
-        )
+        known = {None, *sources.values()}
+        named = pa.array([v in known for v in table["variable"].to_pylist()])
         table = table.filter(named).combine_chunks()
         table = self._renamed(table)
         columns = [
-            self._data(table, schema.field("data").type)
+            self._data(table, schema.field("data").type, sources)
             if name == "data"
             else table[name].cast(schema.field(name).type)
             for name in schema.names
@@ -132,21 +140,26 @@ class Migration:
         values = self._layout.key_of(key[n] for n in self._layout.keys.names)
         return 2 + len(key_bytes(values))
 
-    def _data(self, table: pa.Table, kind: pa.StructType) -> pa.Array:
+    def _data(
+        self, table: pa.Table, kind: pa.StructType, sources: Mapping[str, str]
+    ) -> pa.Array:
         stored = (
             table["data"].combine_chunks() if "data" in table.column_names else None
         )
-        arrays = [self._column(table, stored, f) for f in kind]
+        arrays = [self._column(table, stored, f, sources.get(f.name)) for f in kind]
         mask = pa.array([False] * table.num_rows)
         if stored is not None:
             mask = pc.is_null(stored)
             mask = mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
         return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
 
-    def _column(self, table: pa.Table, stored: Any, wanted: pa.Field) -> pa.Array:
-        source = self._sources.get(wanted.name, wanted.name)
-        if stored is None or stored.type.get_field_index(source) < 0:
+    def _column(
+        self, table: pa.Table, stored: Any, wanted: pa.Field, source: str | None
+    ) -> pa.Array:
+        is_there = stored is not None and source is not None
+        if not is_there or stored.type.get_field_index(source) < 0:
             return pa.nulls(table.num_rows, wanted.type)
+        assert source is not None
         column = pc.struct_field(stored, source)
         spec = self._moves.get(source)
         if spec is None or spec.migrate is None:

@@ -1,24 +1,50 @@
-"""Opening the sinks of a run: one whose system is away is waited for.
+"""The sources and sinks of a run that begins: one whose system is away is waited for.
 
-Everything else that a sink says when it is opened (a wrong password, a table that does
-not fit) is a mistake of the flow or its surroundings, and ends the start.
+Everything else that they say when they are asked first (a wrong password, a table that
+does not fit) is a mistake of the flow or its surroundings, and ends the start.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, TypeVar
 
-from riverlock.core.errors import SinkUnavailableError
+from riverlock.coordinator.restart import patient_delay_us
+from riverlock.core.errors import SinkUnavailableError, SourceUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from riverlock.coordinator.restart import RestartPolicy
     from riverlock.sinks.committer import Committer, Owner
 
-__all__ = ["Openings"]
+__all__ = ["Openings", "when_sources_answer"]
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
+
+
+def when_sources_answer(action: Callable[[], T], policy: RestartPolicy) -> T:
+    """Do what needs the sources of a flow, as soon as all of them answer.
+
+    Nothing of the store is owned yet, so that whoever waits here may be interrupted.
+
+    Raises:
+        RiverlockError: A source cannot be used, now or later.
+    """
+    tries = 0
+    while True:
+        try:
+            return action()
+        except SourceUnavailableError as error:
+            tries += 1
+            delay_us = patient_delay_us(policy, tries)
+            if delay_us is None:
+                raise
+            words = "waiting for source %r: the run begins when it answers; %s"
+            log.warning(words, error.source, error.message)
+            time.sleep(delay_us / 1_000_000)
 
 
 class Openings:

@@ -22,6 +22,7 @@ from riverlock.runtime.boundary import aggregator_errors
 from riverlock.runtime.collecting import folded
 from riverlock.runtime.columns import TIME
 from riverlock.runtime.execution import Execution
+from riverlock.runtime.far_times import DeadLetter, without_far_keys
 from riverlock.runtime.folding import Folding, fold
 from riverlock.runtime.inputs import keyed_input
 from riverlock.runtime.sessioning import SessionRun, merge_sessions
@@ -74,6 +75,9 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
     late_rows = 0
     if isinstance(program.process, _Timed) and table:
         table, late_rows = _on_time(table, program.process, program.late_at(info))
+    dead: list[DeadLetter] = []
+    if table:
+        table, dead = without_far_keys(table, program, info)
     data = _prepared(table, program, info) if table else None
     if data and data.ids:
         data.payloads = reader.get_many(data.ids)
@@ -86,6 +90,7 @@ def run_operator(  # noqa: PLR0913 - what an operator runs on
         sessions.late_rows = late_rows
         return sessions
     execution = Execution(program, layout, reader, info, is_first=is_first)
+    execution.dead.extend(dead)
     execution.run(data)
     if isinstance(program.process, BuiltIn) and LATE in program.process.sides:
         late_rows = len(execution.emitted[LATE])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from riverlock.coordinator.epoch import PlannedInputs
 from riverlock.coordinator.watermarks import operator_watermark
 from riverlock.core.errors import SourceError
-from riverlock.core.times import END_US
+from riverlock.core.times import END_US, to_iso
 from riverlock.runtime.watermarks import at_the_end, declared_marks, moved_along
 from riverlock.snapshot.records import InputRange
 
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
     from riverlock.sources.reader import Reader
 
 __all__ = ["Planner"]
+
+log = logging.getLogger(__name__)
+# Clocks are set back by less when they are set right.
+_ASTRAY_US = 24 * 3600 * 1_000_000
 
 
 @dataclass
@@ -67,10 +74,9 @@ class Planner:
         started_us = self.clock.now_us()
         self.since_us = self.since_us or started_us
         inputs = self._ranges(parent)
-        # Processing time never runs backwards, whatever the clock does.
-        now_us = max(started_us, 0 if parent is None else parent.now_us)
+        now_us = _present(parent, started_us)
         declared = [d for mine in self.operators.values() for d in mine]
-        before = {} if parent is None else parent.watermarks
+        before = {} if parent is None else _seen_by(parent.watermarks, now_us)
         marks = moved_along(
             self.operators.values(),
             declared_marks(declared, before, now_us=now_us),
@@ -83,6 +89,14 @@ class Planner:
         is_due = has_rows or self._is_timer_due(parent, marks, now_us)
         if not is_due and not is_asked:
             return None
+        if parent is not None and now_us < parent.now_us:
+            log.warning(
+                "the clock says %s, but had come to %s in epoch %s; going on with what"
+                " it says now: timers and expiries that were set then keep their times",
+                to_iso(now_us),
+                to_iso(parent.now_us),
+                parent.epoch,
+            )
         return PlannedInputs(
             inputs=inputs,
             watermarks=marks,
@@ -142,6 +156,15 @@ class Planner:
         has_rows = any(r.start != r.end for r in ranges.values())
         self._fixed = ranges if is_full or (self.stops_at_end and has_rows) else None
         return self._fixed
+
+    def reach(self, uid: str, planned: PlannedInputs) -> None:
+        """Ask a source that was away for its end, before tasks read from it again.
+
+        Raises:
+            SourceUnavailableError: It does not answer yet.
+        """
+        if uid in self.readers:
+            self.readers[uid].latest(planned.inputs[uid].start)
 
     def _ranges(self, parent: Manifest | None) -> dict[str, InputRange]:
         """Return what was fixed for these starts, or else choose now."""
@@ -212,3 +235,32 @@ class Planner:
             for name, value in reader.observed(mine).items():
                 noticed[name] = noticed.get(name, 0) + value
         return noticed
+
+
+def _present(parent: Manifest | None, clock_us: int) -> int:
+    """Return the processing time of the next epoch.
+
+    It does not run backwards when a clock is set right. Only if it were to stand still
+    for more than a day, the clock had been far wrong: it is followed back.
+    """
+    before_us = 0 if parent is None else parent.now_us
+    return clock_us if before_us - clock_us > _ASTRAY_US else max(clock_us, before_us)
+
+
+def _seen_by(marks: Mapping[str, Watermark], now_us: int) -> dict[str, Watermark]:
+    """Return watermarks whose inputs were active now at the latest."""
+
+    def past(at: int | None) -> int | None:
+        return at if at is None else min(at, now_us)
+
+    return {
+        name: msgspec.structs.replace(
+            mark,
+            active_us=past(mark.active_us),
+            partitions={
+                key: msgspec.structs.replace(part, active_us=past(part.active_us))
+                for key, part in mark.partitions.items()
+            },
+        )
+        for name, mark in marks.items()
+    }

@@ -57,6 +57,8 @@ class OperatorProgram:
     event_times: tuple[str, ...] = ()
     # The hidden column that moves watermarks.
     time_column: str = TIME
+    # Whether any event time is declared before it: else its timers never fire.
+    has_event_time: bool = True
     # Reads rows of other keyed operators, which come before the epoch's watermark does.
     follows_keyed: bool = False
     # The text of ``on_event``, if it is known.

@@ -14,7 +14,7 @@ import uuid
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -23,7 +23,7 @@ from riverlock.coordinator.votes import OperatorVote, Vote
 from riverlock.core import faults
 from riverlock.core.errors import RiverlockError, StateCorruptedError, StorageError
 from riverlock.core.garbage import without_gc
-from riverlock.core.types import Schema, schema_of
+from riverlock.core.types import schema_of
 from riverlock.runtime.boundary import user_error
 from riverlock.runtime.columns import (
     HIDDEN,
@@ -39,6 +39,7 @@ from riverlock.runtime.program import (
     DEAD,
     DEAD_SCHEMA,
     LATE_ROWS,
+    MAIN,
     EpochInfo,
     OperatorProgram,
 )
@@ -64,10 +65,14 @@ __all__ = [
     "KeyedTask",
     "Outcome",
     "Place",
+    "Split",
     "StageTask",
     "Targets",
     "decode_outcome",
 ]
+
+# What user code makes of a batch, by output.
+Split: TypeAlias = "Callable[[pa.RecordBatch], dict[str, pa.Table]]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,13 +148,14 @@ def _program(blob: bytes) -> tuple[OperatorProgram, StateLayout]:
 
 @dataclass(frozen=True, kw_only=True)
 class StageTask:
-    """A task without state: hands its rows to sinks and later stages."""
+    """A task without state: hands its rows to sinks and later stages, by output."""
 
     place: Place
     epoch: int
     seed: int
-    targets: Targets
-    schema: Schema
+    targets: dict[str, Targets]
+    # User code whose results and dead letters are staged, instead of the rows.
+    split: Split | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch], partition: int) -> bytes:
         """Stage all rows."""
@@ -157,21 +163,32 @@ class StageTask:
 
     def vote(self, batches: Iterable[pa.RecordBatch], partition: int) -> Vote:
         """Do the same and return the vote; errors are raised as they are."""
-        found = [b for b in batches if b.num_rows]
         attempt = self.place.attempt(partition)
-        if not found:
-            return Vote(partition=partition, attempt=attempt)
-        table = pa.Table.from_batches(found)
+        read, found = 0, dict[str, list[pa.Table]]()
+        for batch in batches:
+            read += batch.num_rows
+            for name, table in self._tables(batch).items():
+                if table.num_rows:
+                    found.setdefault(name, []).append(table)
         staging = Staging(self.place.point(self.epoch, attempt))
-        staging.output("rows", table, self.targets)
+        for name, tables in found.items():
+            if name in self.targets:
+                staging.output(name, pa.concat_tables(tables), self.targets[name])
+        dead = sum(table.num_rows for table in found.get(DEAD, ()))
         return Vote(
             partition=partition,
             attempt=attempt,
-            rows=table.num_rows,
+            rows=read,
             outputs=staging.outputs,
             output_rows=staging.rows,
             staged=staging.staged,
+            metrics={"dead_letters": dead} if dead else {},
         )
+
+    def _tables(self, batch: pa.RecordBatch) -> dict[str, pa.Table]:
+        if self.split is None or not batch.num_rows:
+            return {MAIN: pa.Table.from_batches([batch])}
+        return self.split(batch)
 
 
 class Staging:
@@ -191,7 +208,10 @@ class Staging:
         if targets.is_staged:
             # A name that no sink's file can have, whatever the sink is called.
             path = f"{self._point.folder}/next-{self._point.attempt}-{name}.parquet"
-            self._point.storage.put(path, encode_table(table))
+            # In one piece, which one task of the next stage reads: rows of one
+            # position keep their order.
+            body = encode_table(table, row_group_size=table.num_rows)
+            self._point.storage.put(path, body)
             self.staged[name] = (path,)
         visible = [c for c in table.column_names if c not in HIDDEN]
         plain = table.select(visible)

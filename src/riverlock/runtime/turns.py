@@ -75,12 +75,13 @@ class Turns(NamedTuple):
     visits: Callable[..., list[tuple[Any, ...]]]
 
 
-def compiled(
+def compiled(  # noqa: PLR0913 - what the loop depends on
     layout: StateLayout,
     settled: list[tuple[str, type | None]],
     *,
     has_times: bool,
     has_result: bool,
+    lends: bool,
     helpers: dict[str, Any],
 ) -> Turns:
     """Return the loop for an operator.
@@ -88,9 +89,11 @@ def compiled(
     Args:
         layout: Its state.
         settled: The values to settle after each record, with the types that need no
-            settling: those of the key, and those of its group.
+            settling: those of the key, and those of its group. Others, which may have
+            been changed in place, are in ``lent`` if a record has asked for them.
         has_times: Whether records have event times.
         has_result: Whether each key's turn ends with a row of the operator.
+        lends: Whether there is state that may be changed in place.
         helpers: What the text calls by name.
     """
     row = layout.rows["key"]
@@ -100,6 +103,7 @@ def compiled(
         is_single=len(layout.keys.fields) == 1,
         has_times=has_times,
         has_result=has_result,
+        lends=lends,
         has_objects=bool(row.objects),
         has_copies=bool(row.objects or row.copied),
     )
@@ -116,12 +120,13 @@ def _code(  # noqa: PLR0913 - what the text depends on
     is_single: bool,
     has_times: bool,
     has_result: bool,
+    lends: bool,
     has_objects: bool,
     has_copies: bool,
 ) -> CodeType:
     details = {
         "set_time": "ctx._time_us = next(clock)" if has_times else "",
-        "settle": _settle(settled),
+        "settle": _settle(settled, lends=lends),
     }
     of_key = _EVENTS.format(records="records.between(begin, end)", **details)
     in_turn = _EVENTS.format(records="islice(stream, end - begin)", **details)
@@ -137,15 +142,15 @@ def _code(  # noqa: PLR0913 - what the text depends on
     return compile(text, "<turns>", "exec")
 
 
-def _settle(settled: tuple[tuple[str, str | None], ...]) -> str:
+def _settle(settled: tuple[tuple[str, str | None], ...], *, lends: bool) -> str:
     """Settle what a record assigned, unless it all has its declared type already."""
-    if not settled:
+    if not settled and not lends:
         return ""
     if any(kind is None for _, kind in settled):
         return "settle()"
     # An unset value is settled too: the default of ``get`` has the right type.
-    is_not = " or ".join(f"type(get({n!r}, {k}_)) is not {k}" for n, k in settled)
-    return f"if {is_not}: settle()"
+    is_not = [f"type(get({n!r}, {k}_)) is not {k}" for n, k in settled]
+    return f"if {' or '.join([*is_not, *(['lent'] if lends else [])])}: settle()"
 
 
 def _place(names: tuple[str, ...], *, has_objects: bool) -> str:

@@ -4,7 +4,8 @@ Planned, and refused, before anything runs; a plan is a list of steps that peopl
 read. Renamed and dropped operators, added, dropped and widened variables cost nothing:
 files are read by name. Variables that are renamed or migrated are rewritten once
 (``migration``), into files that the first new epoch refers to: until it is decided, the
-store is as it was.
+store is as it was. So is state whose files still have a variable that was dropped, if
+there is a new one of its name: it would begin with the values of the old one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from riverlock.state.keys import group_range
 from riverlock.state.widening import is_wider
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.records import (
@@ -86,7 +87,8 @@ class Upgrade:
         refusals: What forbids it.
         renamed: Uids in the store to uids in the code.
         retired: Uids in the store whose state is left out.
-        moves: Variables to be rewritten, by operator: stored name to declaration.
+        moves: Variables to be rewritten, by operator: stored name to declaration. An
+            operator without any is rewritten to leave dropped ones behind.
     """
 
     steps: tuple[Step, ...]
@@ -177,6 +179,7 @@ def plan_upgrade(
     *,
     renamed: Mapping[str, str],
     retired: frozenset[str],
+    columns: Callable[[OperatorState], Collection[str]],
 ) -> Upgrade:
     """Compare stored and declared state.
 
@@ -185,6 +188,8 @@ def plan_upgrade(
         declared: The operators of the code.
         renamed: What the user says of uids: old to new.
         retired: Which uids the user says are gone for good.
+        columns: Tells of which variables, declared or dropped, files of a state have
+            columns. It is asked only if there is a variable that the state has not.
 
     Raises:
         InvalidConfigError: What the user says makes no sense.
@@ -193,7 +198,7 @@ def plan_upgrade(
     moved = {old: new for old, new in renamed.items() if old in stored}
     for old, new in moved.items():
         _check_renamed(old, new, stored, declared)
-    report = _Report()
+    report = _Report(columns)
     for uid, mine in declared.items():
         before = next((old for old, new in moved.items() if new == uid), uid)
         report.operator(uid, before, stored.get(before), mine)
@@ -232,7 +237,8 @@ def _check_renamed(
 
 
 class _Report:
-    def __init__(self) -> None:
+    def __init__(self, columns: Callable[[OperatorState], Collection[str]]) -> None:
+        self._columns = columns
         self.steps: list[Step] = []
         self.refusals: list[StateSchemaError] = []
         self.moves: dict[str, dict[str, StateSpec]] = {}
@@ -252,10 +258,12 @@ class _Report:
             windows = str(mine.windows), str(state.windows)
             self._refuse(uid, None, *windows)
         used = set()
+        names = {n: self._stored_name(s, state) for n, s in mine.layout.specs.items()}
+        dropped = self._columns(state) if None in names.values() else ()
         for name, spec in mine.layout.specs.items():
-            found = self._stored_name(spec, state)
+            found = names[name]
             if found is None:
-                self._say(uid, name, Action.ADD, _described(spec.variable))
+                self._added(uid, spec, is_used=name in dropped)
             else:
                 used.add(found)
                 self._variable(uid, spec, found, state.variables[found])
@@ -263,6 +271,13 @@ class _Report:
             if name not in used:
                 self._say(uid, name, Action.DROP, _described(old))
         self._parameters(uid, state.parameters, mine.parameters)
+
+    def _added(self, uid: str, spec: StateSpec, *, is_used: bool) -> None:
+        what = _described(spec.variable)
+        if is_used:
+            self.moves.setdefault(uid, {})
+            what += "; values of a dropped variable of that name are left behind"
+        self._say(uid, spec.name, Action.ADD, what)
 
     def _parameters(
         self, uid: str, stored: Mapping[str, Parameter], mine: Mapping[str, Parameter]
@@ -317,7 +332,8 @@ class _Report:
             self._move(uid, spec, name, Action.RENAME, f"from {name}; {change}")
         else:
             action = Action.KEEP if new.type == old.type else Action.WIDEN
-            self._say(uid, name, action, "" if new == old else change)
+            is_same = _described(new) == _described(old)
+            self._say(uid, name, action, "" if is_same else change)
 
     def _move(
         self, uid: str, spec: StateSpec, name: str, action: Action, detail: str

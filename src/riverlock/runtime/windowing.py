@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.coordinator.watermarks import first_open_us
-from riverlock.core.times import END_US
+from riverlock.core.times import END_US, START_US
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.window_aggregate import LONG_KEY, WindowAggregate
 from riverlock.runtime.boundary import aggregator_errors
 from riverlock.runtime.collecting import folded
 from riverlock.runtime.columns import GROUP, ROWS, TIME, WINDOW
+from riverlock.runtime.far_times import refuse_far
 from riverlock.runtime.inputs import distinct_codes, in_position, key_values
 from riverlock.runtime.merging import (
     Column,
@@ -170,6 +171,7 @@ class WindowRun:
         """Merge partial rows with the stored ones of their keys and panes."""
         keys = Schema(self._program.keys.fields[1:])
         aggregates = self._process.aggregates
+        refuse_far(table, self._program, self._info)
         table = in_position(folded(table, aggregates, keys.names, self.uid))
         wanted = Schema((Field(WINDOW, Type("long")), *keys.fields))
         codes, first = distinct_codes(table, wanted)
@@ -534,8 +536,10 @@ def late_panes(
     last = last_ends(window, panes)
     # Where windows are apart, some panes are in none, and never late.
     is_used = known & (last >= panes)
-    # Time has an end: a window beyond it never would be over.
-    is_late = ~known | (last > END_US)
+    # Time has an end: a window beyond it never would be over. Nor does one have a
+    # beginning that is before the beginning of time.
+    begin = _first_ends(window, panes) - window.size_us
+    is_late = ~known | (is_used & ((last > END_US) | (begin < START_US)))
     if closed_at_us is not None:
         is_late |= is_used & (last <= closed_at_us)
     return is_late, is_used

@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from riverlock.sinks.stager import Stager
     from riverlock.storage.base import Storage
 
-__all__ = ["KeyedSink", "Probed", "Sink", "SinkUse", "TwoPhaseSink", "is_sink"]
+__all__ = [
+    "KeyedSink",
+    "Making",
+    "Probed",
+    "Sink",
+    "SinkUse",
+    "TwoPhaseSink",
+    "is_sink",
+    "place_of",
+]
 
 
 @runtime_checkable
@@ -22,7 +31,7 @@ class Sink(Protocol):
     Tasks stage rows (``Stager``), the driver commits what was voted for after the
     manifest is decided, as often as it takes (``Committer``). A sink is described by a
     frozen value; stager and committer are found by the value's type, or made by a
-    ``TwoPhaseSink`` itself.
+    ``TwoPhaseSink`` itself. It may have an attribute ``place``: see ``place_of``.
     """
 
     @property
@@ -34,6 +43,14 @@ class Sink(Protocol):
 def is_sink(value: object) -> TypeGuard[Sink]:
     """Tell a sink from values that answer to any name, such as Spark's columns."""
     return getattr_static(value, "kind", None) is not None
+
+
+def place_of(sink: Sink) -> str:
+    """Return where a sink writes, as its attribute ``place`` says.
+
+    A text without secrets that tells it from others of its kind; empty if it has none.
+    """
+    return str(getattr(sink, "place", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +90,18 @@ class KeyedSink(Sink, Protocol):
         """Whether the row of a key stays where a boolean column says that it is gone.
 
         False also if it keeps all rows: that column then tells readers.
+        """
+        ...
+
+
+@runtime_checkable
+class Making(Protocol):
+    """A committer that makes what is missing when a run opens it."""
+
+    def to_make(self) -> tuple[str, ...]:
+        """Return what is not there yet, in words; change nothing.
+
+        Called after the sink has answered.
         """
         ...
 

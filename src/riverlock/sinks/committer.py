@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from riverlock.core.errors import InvalidConfigError
+from riverlock.core.errors import FencedError, ForeignEpochError, InvalidConfigError
+from riverlock.snapshot.past import Claim, Past
 
 if TYPE_CHECKING:
+    from riverlock.snapshot.past import Commit
     from riverlock.snapshot.records import SinkOutput
 
-__all__ = ["Committer", "Owner", "of_the_origin"]
+__all__ = ["Committer", "Owner", "check_past", "fenced", "foreign", "of_the_origin"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,15 @@ class Owner:
     run: int
     # Of a fork: the flow that it was forked from.
     origin: str | None = None
+    # Tells this run from any other, also from those of a copy of the store.
+    token: str = ""
+    # What the store knows of runs and epochs before.
+    past: Past = field(default_factory=Past)
+
+    @property
+    def claim(self) -> Claim:
+        """What a sink remembers of who has opened it last."""
+        return Claim(run=self.run, token=self.token)
 
 
 class Committer(Protocol):
@@ -32,7 +43,11 @@ class Committer(Protocol):
     ``commit`` returns when readers see the epoch, whole. It is idempotent. Called from
     one thread of the driver.
 
+    Whether an epoch is there is told by ``commit_of(epoch, output)``, never by its
+    number: a store that was put back from a backup decides the same numbers again.
+
     Raises:
+        FencedError: A run of another copy of the store has opened the sink since.
         CommitRejectedError: The sink refuses this output for good.
         CommitUnknownError: It did not answer; the driver calls ``commit`` again.
         SinkError, StorageError: It did not work; the driver calls ``commit`` again.
@@ -63,4 +78,41 @@ def of_the_origin(sink: str, place: str) -> InvalidConfigError:
         found=f"{place}, which the flow it was forked from has written",
         hint="nothing was written; name another place, or, if the fork is to go on"
         " there in place of that flow, give the sink another uid",
+    )
+
+
+def check_past(
+    owner: Owner, claim: Claim | None, commit: Commit | None, place: str
+) -> None:
+    """Check that what a sink remembers is of the past of the store that opens it.
+
+    Args:
+        owner: Who opens it.
+        claim: Who has opened it last, as the sink remembers.
+        commit: The newest epoch that it has.
+        place: The sink's place, for people.
+
+    Raises:
+        FencedError: A newer run of this store has opened it.
+        ForeignEpochError: This store has not decided that epoch.
+    """
+    if claim is not None and claim.run > owner.run and owner.past.has_run(claim):
+        raise fenced(owner, claim)
+    if commit is not None and not owner.past.has(commit, owner.sink):
+        raise foreign(owner, commit, place)
+
+
+def fenced(owner: Owner, found: Claim) -> FencedError:
+    """Return the error of a run whose sink another one has opened since."""
+    is_ours = found.run > owner.run and owner.past.has_run(found)
+    whose = "" if is_ours else " of another copy of the store"
+    return FencedError(
+        store=f"sink {owner.sink!r}", run=owner.run, owner=f"run {found.run}{whose}"
+    )
+
+
+def foreign(owner: Owner, found: Commit, place: str) -> ForeignEpochError:
+    """Return the error of a sink with an epoch that this store has not decided."""
+    return ForeignEpochError(
+        owner.sink, place=place, epoch=found.epoch, newest=owner.past.newest
     )

@@ -13,18 +13,23 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from riverlock.core.arrow_values import python_values
 from riverlock.core.errors import (
     CommitRejectedError,
     SinkError,
 )
 from riverlock.sinks.file_listing import (
+    check_tokens,
     epoch_folder,
+    is_listed,
     is_owned,
     listing,
     listing_path,
     named,
     own,
 )
+from riverlock.sinks.file_past import check_claim, take
+from riverlock.sinks.file_places import ASIDE
 from riverlock.sinks.staged import read_staged
 from riverlock.sinks.stagers import STAGED
 from riverlock.sinks.withdrawal import is_withdrawal, withdraw
@@ -53,18 +58,31 @@ class FileCommitter:
     sink: FileSink
     guarantee: str = "exactly once: each epoch appears whole, by one rename"
     _mine: dict[str, str] = field(default_factory=dict)
+    _owner: Owner | None = None
+
+    def to_make(self) -> tuple[str, ...]:
+        """Return the directory, if it is not there."""
+        is_there = Path(self.sink.path).exists()
+        return () if is_there else (f"directory {self.sink.path}",)
 
     def open(self, owner: Owner) -> None:
-        """Take the directory for this flow; what a crash left half built goes.
+        """Take the directory for this run; what a crash left half built goes.
+
+        Epochs that this store has not decided are moved aside.
 
         Raises:
             InvalidConfigError: The directory belongs to another flow or store.
+            FencedError: A newer run has it.
         """
         root = self._root()
-        self._mine = own(root, owner, self.sink.path)
+        self._mine, self._owner = own(root, owner, self.sink.path), owner
+        take(self.sink.path, owner)
         _clear(Path(self.sink.path))
         # Only a run that is fenced by now can still be writing these.
         root.forget_temporaries(datetime.now(UTC))
+        if owner.past.newest is not None:
+            # All before it are committed; tasks that were overtaken staged these late.
+            self._sweep(Path(self.sink.path), owner.past.newest - 1)
 
     def _root(self) -> LocalStorage:
         path = Path(self.sink.path)
@@ -83,16 +101,25 @@ class FileCommitter:
 
             ObjectFileCommitter(self.sink, mine=self._mine).commit(epoch, output)
             return
+        check_tokens(self.sink.path, epoch, output.tokens)
         path = self._home(epoch, output.tokens)
+        self._check_claim(path)
         root = LocalStorage(path)
-        if root.exists(listing_path(epoch)):
-            # Committed before; readers may even have taken the folder away since.
-            self._sweep(path, epoch)
-            return
-        if not (path / epoch_folder(epoch)).exists():
-            self._build(path, epoch, output.tokens)
-        root.put_if_absent(listing_path(epoch), listing(epoch, output.tokens))
+        # Committed before, readers may even have taken the folder away since.
+        if not is_listed(root, epoch, output, self._owner):
+            if not _is_built(path / epoch_folder(epoch), output.tokens):
+                self._build(path, epoch, output.tokens)
+                self._check_claim(path)
+            root.put_if_absent(
+                listing_path(epoch), listing(epoch, output.tokens, output.run)
+            )
+            is_listed(root, epoch, output, self._owner)
         self._sweep(path, epoch)
+
+    def _check_claim(self, path: Path) -> None:
+        """Stop if another run has taken the directory; a former one is not taken."""
+        if self._owner is not None and path == Path(self.sink.path):
+            check_claim(LocalStorage(path), self._owner)
 
     def _is_in_object_store(self, token: dict[str, Any]) -> bool:
         """Tell whether an epoch was staged in an object store that we still have."""
@@ -159,7 +186,11 @@ class FileCommitter:
             for folder in {t.parent for t in building.rglob("*")} | {building}:
                 _sync(folder)
             _check_whole(building, wanted)
-            _rename(building, path / epoch_folder(epoch))
+            if not _rename(building, path / epoch_folder(epoch)) and _has_others(
+                path / epoch_folder(epoch), tokens
+            ):
+                what = "a run of another copy of the store builds it as well"
+                raise SinkError(self.sink.path, epoch=epoch, what=what)
         except FileNotFoundError as error:
             raise self._missing(path, epoch, tokens) from error
         _sync(path)
@@ -181,6 +212,28 @@ class FileCommitter:
                 shutil.rmtree(folder, ignore_errors=True)
         # Workers that were killed leave these; no write takes so long.
         LocalStorage(path).forget_temporaries(datetime.now(UTC) - _STALE)
+
+
+def _is_built(folder: Path, tokens: tuple[Any, ...]) -> bool:
+    """Tell whether the folder of an epoch is there; one of others goes out of sight.
+
+    Another copy of the store may have died before it listed its files. Readers may have
+    taken away some of ours.
+    """
+    if not folder.exists():
+        return False
+    if not _has_others(folder, tokens):
+        return True
+    aside = folder.parent / ASIDE / f"unlisted-{uuid.uuid4().hex}"
+    aside.mkdir(parents=True)
+    folder.rename(aside / folder.name)
+    return False
+
+
+def _has_others(folder: Path, tokens: tuple[Any, ...]) -> bool:
+    """Tell whether a folder has files that were not decided for its epoch."""
+    there = (p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    return not set(there) <= set(named(tokens))
 
 
 def _holds(path: Path, epoch: int, tokens: tuple[Any, ...]) -> bool:
@@ -211,14 +264,16 @@ def _check_whole(building: Path, names: Iterable[str]) -> None:
         raise FileNotFoundError(errno.ENOENT, "not linked", min(missing))
 
 
-def _rename(building: Path, final: Path) -> None:
+def _rename(building: Path, final: Path) -> bool:
+    """Put a folder into its place; False if another run was faster."""
     try:
         building.rename(final)
     except OSError as error:
-        # Another run was faster: it built the same files from the same manifest.
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
         shutil.rmtree(building, ignore_errors=True)
+        return False
+    return True
 
 
 def _sync(folder: Path) -> None:
@@ -240,15 +295,20 @@ class MemoryCommitter:
     guarantee: str = "exactly once within this process"
 
     def open(self, owner: Owner) -> None:
-        """Nothing to check."""
+        """Forget epochs that the store has not decided: it was put back."""
+        newest = owner.past.newest
+        for epoch in list(self.sink.epochs):
+            if newest is not None and epoch > newest:
+                del self.sink.epochs[epoch]
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Replace the rows of the epoch."""
         table = read_staged(self.storage, output)
-        if table is not None and self.replaces:
+        if output.replaces or (table is not None and self.replaces):
             self.sink.epochs.clear()
         if table is not None:
-            self.sink.epochs[epoch] = [tuple(r.values()) for r in table.to_pylist()]
+            columns = map(python_values, table.columns)
+            self.sink.epochs[epoch] = list(zip(*columns, strict=True))
 
 
 @dataclass
@@ -269,8 +329,10 @@ class ConsoleCommitter:
             return
         out = sys.stdout
         out.write(f"-- epoch {epoch}: {table.num_rows} rows\n")
-        for row in table.slice(0, self.sink.rows).to_pylist():
-            out.write("  " + ", ".join(f"{k}={v}" for k, v in row.items()) + "\n")
+        shown = table.slice(0, self.sink.rows)
+        for row in zip(*map(python_values, shown.columns), strict=True):
+            pairs = zip(shown.column_names, row, strict=True)
+            out.write("  " + ", ".join(f"{k}={v}" for k, v in pairs) + "\n")
         if table.num_rows > self.sink.rows:
             out.write(f"  ... {table.num_rows - self.sink.rows} more\n")
         out.flush()

@@ -9,6 +9,7 @@ the files twice.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,16 +19,19 @@ import msgspec
 
 from riverlock.core.errors import (
     CommitRejectedError,
+    FencedError,
     InvalidConfigError,
     InvalidFlowError,
     SinkError,
 )
 from riverlock.core.extras import load_extra
-from riverlock.sinks.committer import of_the_origin
+from riverlock.sinks.committer import foreign, of_the_origin
+from riverlock.sinks.file_listing import is_inside
 from riverlock.sinks.files import place
 from riverlock.sinks.partitions import check_columns, partitions
 from riverlock.sinks.reaching import reach
 from riverlock.snapshot.files import encode_table
+from riverlock.snapshot.past import Commit, commit_of
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
@@ -57,6 +61,11 @@ class DeltaSink:
     path: str
     partition_by: tuple[str, ...] = ()
     kind: str = "delta"
+
+    @property
+    def place(self) -> str:
+        """Where the table is."""
+        return self.path
 
     def stager(self, use: SinkUse) -> DeltaStager:
         """Return what writes data files."""
@@ -132,13 +141,16 @@ class DeltaCommitter:
     """Names an epoch's files in one commit of the table."""
 
     sink: DeltaSink
-    schema: Schema
+    schema: Schema | None
     replaces: bool
     guarantee: str = (
         "exactly once: an epoch is one commit of the table, which also records the"
         " epoch"
     )
+    _owner: Owner | None = None
     _application: str = ""
+    # The epoch that the table had when this run looked last.
+    _seen: _Mark | None = None
 
     def probe(self) -> None:
         """Look whether the table's place answers; change nothing.
@@ -150,16 +162,23 @@ class DeltaCommitter:
         _deltalake()
         reach(self.sink.path)
 
+    def to_make(self) -> tuple[str, ...]:
+        """Return the table, if it is not there."""
+        is_there = _deltalake().DeltaTable.is_deltatable(self.sink.path)
+        return () if is_there else (f"table {self.sink.path}",)
+
     def open(self, owner: Owner) -> None:
         """Make the table if there is none; check its columns if there is one.
 
         Raises:
             InvalidConfigError: Columns or partitions differ, deltalake is missing, or
                 this is a fork and the table is that of its origin.
+            ForeignEpochError: It has an epoch that this store has not decided.
             SinkError: The table cannot be reached.
         """
-        self._application = f"riverlock/{owner.flow}/{owner.sink}"
+        self._application = _application(owner.flow, owner.sink)
         lake = _deltalake()
+        assert self.schema is not None
         ours = lake.Schema.from_arrow(self.schema.to_arrow())
         try:
             if not lake.DeltaTable.is_deltatable(self.sink.path):
@@ -175,11 +194,25 @@ class DeltaCommitter:
         except (lake.exceptions.DeltaError, OSError) as error:
             raise SinkError(self.sink.path, epoch=None, what=str(error)) from error
         self._check(table, ours)
-        known = table.transaction_version(self._application)
-        if known is None and owner.origin is not None:
-            theirs = f"riverlock/{owner.origin}/{owner.sink}"
+        self._owner = owner
+        self._seen = _mark_in(table, self._application)
+        if self._seen is None and owner.origin is not None:
+            theirs = _application(owner.origin, owner.sink)
             if table.transaction_version(theirs) is not None:
                 raise of_the_origin(owner.sink, f"Delta table {self.sink.path}")
+        self._check_past(owner)
+
+    def _check_past(self, owner: Owner) -> None:
+        """Refuse a table with an epoch that the store of this run has not decided."""
+        found, newest = self._seen, owner.past.newest
+        if found is None or newest is None:
+            return
+        known = owner.past.commit(found.epoch, owner.sink)
+        # Of an epoch that is not retained, only the number is left.
+        is_ours = known is None or found.is_of(known)
+        if found.epoch > newest or not is_ours:
+            epoch = Commit(epoch=found.epoch)
+            raise foreign(owner, epoch, f"Delta table {self.sink.path}")
 
     def _check(self, table: Any, ours: Any) -> None:
         theirs = {f.name: f.type for f in table.schema().fields}
@@ -196,23 +229,36 @@ class DeltaCommitter:
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Commit the epoch's files, unless the table says that it has them."""
-        if not output.tokens:
+        if not output.tokens and not output.replaces:
             return
         lake = _deltalake()
-        path = self._home(epoch, output.tokens)
+        path, wanted = self._home(epoch, output.tokens), commit_of(epoch, output)
         try:
             table = lake.DeltaTable(path)
-            if not self._has(table, epoch):
-                self._add(table, epoch, output.tokens)
+            if not self._has(table, wanted):
+                if path == self.sink.path:
+                    self._check_seen(_mark_in(table, self._application))
+                self._add(table, wanted, output.tokens)
         except lake.exceptions.CommitFailedError as error:
             # Another run may have committed this epoch since the table was read.
-            if not self._has(lake.DeltaTable(path), epoch):
+            if not self._has(lake.DeltaTable(path), wanted):
                 raise SinkError(path, epoch=epoch, what=str(error)) from error
         except lake.exceptions.SchemaMismatchError as error:
             what = f"its columns were changed meanwhile: {error}"
             raise CommitRejectedError(path, epoch=epoch, what=what) from error
         except (lake.exceptions.DeltaError, OSError) as error:
             raise SinkError(path, epoch=epoch, what=str(error)) from error
+        if path == self.sink.path:
+            self._seen = _Mark.of(wanted)
+
+    def complete(self, flow: str, sink: str, epoch: int, output: SinkOutput) -> None:
+        """Commit what was decided for a sink that the flow has no more.
+
+        Raises:
+            SinkError: It did not work.
+        """
+        self._application = _application(flow, sink)
+        self.commit(epoch, output)
 
     def _home(self, epoch: int, tokens: tuple[Any, ...]) -> str:
         """Return the table that holds the files of an epoch.
@@ -220,6 +266,8 @@ class DeltaCommitter:
         If the sink was given another one since, the epoch is completed in the old one,
         unless that was moved or copied here.
         """
+        if not tokens:
+            return self.sink.path
         here, meant = self.sink.path, tokens[0]["root"]
         if here == meant or open_storage(here).exists(tokens[0]["file"]):
             return here
@@ -228,11 +276,33 @@ class DeltaCommitter:
         what = f"its files are neither here nor in {meant}; put that table back"
         raise CommitRejectedError(here, epoch=epoch, what=what)
 
-    def _has(self, table: Any, epoch: int) -> bool:
-        done = table.transaction_version(self._application)
-        return done is not None and done >= epoch
+    def _has(self, table: Any, wanted: Commit) -> bool:
+        """Tell whether the table has an epoch, itself and not one of its number.
 
-    def _add(self, table: Any, epoch: int, tokens: tuple[Any, ...]) -> None:
+        Raises:
+            ForeignEpochError: It has another.
+            FencedError: And it was written since we looked.
+        """
+        found = _mark_in(table, self._application)
+        if found is None or found.epoch < wanted.epoch:
+            return False
+        if not found.is_of(wanted):
+            self._check_seen(found)
+            assert self._owner is not None
+            name = f"Delta table {self.sink.path}"
+            raise foreign(self._owner, Commit(epoch=found.epoch), name)
+        return True
+
+    def _check_seen(self, found: _Mark | None) -> None:
+        """Stop if another run has written since we looked; ours only waits for us."""
+        if self._owner is not None and found != self._seen:
+            raise FencedError(
+                store=f"sink {self._owner.sink!r}",
+                run=self._owner.run,
+                owner="a newer run, or one of another copy of the store,",
+            )
+
+    def _add(self, table: Any, wanted: Commit, tokens: tuple[Any, ...]) -> None:
         lake = _deltalake()
         actions = [
             lake.transaction.AddAction(
@@ -245,14 +315,66 @@ class DeltaCommitter:
             )
             for token in tokens
         ]
-        mark = lake.transaction.Transaction(self._application, epoch)
+        for token in tokens:
+            if not is_inside(token["file"]):
+                what = f"its manifest names {token['file']!r}, outside of the table"
+                path = self.sink.path
+                raise CommitRejectedError(path, epoch=wanted.epoch, what=what)
+        marks = [
+            lake.transaction.Transaction(name, version)
+            for name, version in _Mark.of(wanted).versions(self._application).items()
+        ]
         table.create_write_transaction(
             actions,
             mode="overwrite" if self.replaces else "append",
             schema=table.schema(),
             partition_by=list(self.sink.partition_by),
-            commit_properties=lake.CommitProperties(app_transactions=[mark]),
+            commit_properties=lake.CommitProperties(app_transactions=marks),
         )
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """What a table remembers of the newest epoch that it has.
+
+    A Delta table keeps numbers only, one by each application: the epoch, and 63 bits of
+    the hash of its identity beside the epoch that this is of, since older versions
+    write the first alone.
+    """
+
+    epoch: int
+    hash: int | None  # None: not known
+
+    @classmethod
+    def of(cls, commit: Commit) -> _Mark:
+        text = f"{commit.epoch} {commit.run} {commit.digest}".encode()
+        hashed = hashlib.blake2b(text, digest_size=8).digest()
+        return cls(commit.epoch, int.from_bytes(hashed) >> 1)
+
+    def is_of(self, commit: Commit) -> bool:
+        known = _Mark.of(commit)
+        return self.epoch == known.epoch and self.hash in (None, known.hash)
+
+    def versions(self, application: str) -> dict[str, int]:
+        assert self.hash is not None
+        return {
+            application: self.epoch,
+            f"{application}/epoch": self.epoch,
+            f"{application}/identity": self.hash,
+        }
+
+
+def _mark_in(table: Any, application: str) -> _Mark | None:
+    epoch = table.transaction_version(application)
+    if epoch is None:
+        return None
+    is_told = table.transaction_version(f"{application}/epoch") == epoch
+    identity = table.transaction_version(f"{application}/identity")
+    return _Mark(epoch, identity if is_told else None)
+
+
+def _application(flow: str, sink: str) -> str:
+    return f"riverlock/{flow}/{sink}"
 
 
 def _columns(columns: dict[str, Any], by: tuple[str, ...]) -> str:

@@ -6,21 +6,36 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from riverlock.core.errors import InvalidConfigError, StorageNotFoundError
+from riverlock.core.errors import (
+    CommitRejectedError,
+    ForeignEpochError,
+    InvalidConfigError,
+    StorageNotFoundError,
+)
+from riverlock.snapshot.past import Commit, commit_of, digest_of
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from riverlock.sinks.committer import Owner
+    from riverlock.snapshot.records import SinkOutput
     from riverlock.storage.base import Storage
 
 __all__ = [
+    "check_tokens",
     "epoch_folder",
     "file_of",
+    "foreign",
+    "is_inside",
+    "is_listed",
     "is_owned",
+    "listed_commit",
     "listing",
     "listing_path",
     "named",
     "own",
+    "owner_of",
 ]
 
 _OWNER = "_riverlock/owner.json"
@@ -37,22 +52,47 @@ def own(root: Storage, owner: Owner, path: str) -> dict[str, str]:
         return mine
     found = msgspec.json.decode(root.get(_OWNER))
     if found != mine:
-        raise InvalidConfigError(
-            f"output directory {path}",
-            expected=f"one that sink {owner.sink!r} of this store has made",
-            found=f"the output of sink {found.get('sink')!r} of another store",
-            hint="choose another directory, or remove this one",
-        )
+        raise foreign(path, owner.sink, found, origin=owner.origin)
     return mine
+
+
+def owner_of(root: Storage) -> dict[str, str] | None:
+    """Return the mark of the sink that a directory belongs to."""
+    try:
+        found: dict[str, str] = msgspec.json.decode(root.get(_OWNER))
+    except StorageNotFoundError:
+        return None
+    return found
+
+
+def foreign(
+    path: str, sink: str, found: Mapping[str, str], *, origin: str | None
+) -> InvalidConfigError:
+    """Return the error of an output directory that another sink writes.
+
+    Args:
+        path: The directory.
+        sink: The sink that was to write there.
+        found: The mark of the one that does.
+        origin: The flow that this one was forked from.
+    """
+    whose = (
+        "the store that this one was forked from"
+        if found.get("flow") == origin
+        else "another store"
+    )
+    return InvalidConfigError(
+        f"output directory {path}",
+        expected=f"one that sink {sink!r} of this store has made",
+        found=f"the output of sink {found.get('sink')!r} of {whose}",
+        hint="nothing was changed there, and it may be in use: give this sink another"
+        " directory; to go on with the flow that writes there, start with its store",
+    )
 
 
 def is_owned(root: Storage, mine: dict[str, str]) -> bool:
     """Tell whether a directory has the mark of a sink."""
-    try:
-        found = msgspec.json.decode(root.get(_OWNER))
-    except StorageNotFoundError:
-        return False
-    return bool(found == mine)
+    return owner_of(root) == mine
 
 
 def epoch_folder(epoch: int) -> str:
@@ -72,8 +112,14 @@ def file_of(token: dict[str, Any], epoch: int) -> tuple[Storage, str]:
     return root, committed if root.exists(committed) else token["staged"]
 
 
-def listing(epoch: int, tokens: tuple[Any, ...]) -> bytes:
-    """Return the list of an epoch's files."""
+def listing(epoch: int, tokens: tuple[Any, ...], run: str = "") -> bytes:
+    """Return the list of an epoch's files, and what tells the epoch from others.
+
+    Args:
+        epoch: Its number.
+        tokens: Of its files; none: a listing that only takes the place of another.
+        run: The token of the run that decided it.
+    """
     files = [
         {
             "path": f"{epoch_folder(epoch)}/{name}",
@@ -81,7 +127,69 @@ def listing(epoch: int, tokens: tuple[Any, ...]) -> bytes:
         }
         for name, token in named(tokens).items()
     ]
-    return msgspec.json.encode({"epoch": epoch, "files": files})
+    told = {"run": run, "digest": digest_of(tokens)} if tokens else {}
+    return msgspec.json.encode({"epoch": epoch, "files": files, **told})
+
+
+def listed_commit(epoch: int, data: bytes) -> Commit:
+    """Return what a listing says of its epoch; people may have written it."""
+    try:
+        found = msgspec.json.decode(data, type=_Told)
+    except msgspec.MsgspecError:
+        found = _Told()
+    return Commit(epoch=epoch, run=found.run, digest=found.digest)
+
+
+def is_listed(
+    root: Storage, epoch: int, output: SinkOutput, owner: Owner | None
+) -> bool:
+    """Tell whether an epoch is there, itself and not another of its number.
+
+    Raises:
+        ForeignEpochError: Another one is.
+    """
+    try:
+        found = listed_commit(epoch, root.get(listing_path(epoch)))
+    except StorageNotFoundError:
+        return False
+    if not found.matches(commit_of(epoch, output)):
+        raise ForeignEpochError(
+            "files" if owner is None else owner.sink,
+            place=root.uri,
+            epoch=epoch,
+            newest=None if owner is None else owner.past.newest,
+        )
+    return True
+
+
+def check_tokens(place: str, epoch: int, tokens: tuple[Any, ...]) -> None:
+    """Refuse tokens that lead out of the output directory.
+
+    Ours never do: the store is from somebody else, or altered.
+
+    Raises:
+        CommitRejectedError: One does; nothing was written.
+    """
+    for token in tokens:
+        for name in (token["name"], token["staged"]):
+            if not is_inside(name):
+                raise CommitRejectedError(
+                    place,
+                    epoch=epoch,
+                    what=f"its manifest names the file {name!r}, which is not inside"
+                    " the output directory; nothing was written: where is this store"
+                    " from?",
+                )
+
+
+def is_inside(name: str) -> bool:
+    """Tell whether a name is that of a file below the folder it is looked up in."""
+    return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
+
+
+class _Told(msgspec.Struct, frozen=True):
+    run: str = ""
+    digest: str = ""
 
 
 def named(tokens: tuple[Any, ...]) -> dict[str, Any]:

@@ -30,6 +30,13 @@ class FileSink:
     format: str
     partition_by: tuple[str, ...] = ()
     kind: str = "files"
+    # As it was given; ``path`` is what it meant where the flow was built.
+    given: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where it writes."""
+        return self.path
 
     def stager(self, use: SinkUse) -> FileStager:
         """Return what stages files in their final form."""
@@ -86,7 +93,7 @@ def files(
             "format of files", expected=" or ".join(_FORMATS), found=repr(format)
         )
     by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    return FileSink(path=place(path), format=format, partition_by=by)
+    return FileSink(path=place(path), format=format, partition_by=by, given=path)
 
 
 def place(path: str) -> str:

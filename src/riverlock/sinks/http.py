@@ -7,9 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
-
-import msgspec
+from urllib.parse import parse_qsl, urlsplit
 
 from riverlock.core.errors import (
     CommitRejectedError,
@@ -20,6 +18,7 @@ from riverlock.core.errors import (
 )
 from riverlock.core.extras import load_extra
 from riverlock.core.times import duration_us
+from riverlock.sinks.json_rows import json_bytes
 from riverlock.sinks.rows import GUARANTEE, RowCommitter, row_stager
 
 if TYPE_CHECKING:
@@ -37,6 +36,8 @@ _LATER = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _TRIES = 5
 _LONGEST_PAUSE_S = 30.0
 _PROBE_SECONDS = 10.0
+# Shorter parts of an address are words such as "api".
+_LEAST_SECRET = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +80,13 @@ def http(  # noqa: PLR0913 - all keywords
 ) -> HttpSink:
     """Send each row as a JSON object, with the header ``Idempotency-Key``.
 
-    The key is made of the flow, the sink, the epoch and the row's number in it, and is
-    the same at every try. Answers of 408, 409, 425, 429 and 5xx are tried again, after
-    the pause that ``Retry-After`` asks for; other errors stop the flow.
+    The key is made of the flow, the sink, the epoch (its number and a digest) and the
+    row's number in it, and is the same at every try. Answers of 408, 409, 425, 429 and
+    5xx are tried again, after the pause that ``Retry-After`` asks for; other errors
+    stop the flow.
 
     Args:
-        url: Where to; what is secret in it or in headers is never printed or stored.
+        url: Where to; of it, only the host is ever printed, of headers nothing.
         method: POST, PUT or PATCH.
         headers: More headers, such as ``Authorization``.
         rate: Requests per second at most.
@@ -146,10 +148,9 @@ class _Sender:
         self._pool: Any = None
         self._turn = threading.Lock()
         self._next_at = 0.0
-        self._encode = msgspec.json.Encoder(decimal_format="number").encode
 
     def __call__(self, row: dict[str, Any], id: str) -> None:
-        body = self._encode(row)
+        body = json_bytes(row)
         pause = 0.2
         for tries_left in reversed(range(_TRIES)):
             self._wait_for_turn()
@@ -209,12 +210,12 @@ class _Sender:
         return (
             answer.status,
             _after(answer.headers),
-            answer.data[:200].decode(errors="replace"),
+            _masked(answer.data[:200].decode(errors="replace"), self._sink.url),
         )
 
 
 def _epoch(id: str) -> int:
-    return int(id.split("/")[-2])
+    return int(id.split("/")[-2].partition("-")[0])
 
 
 def _after(headers: Mapping[str, str]) -> float | None:
@@ -223,7 +224,19 @@ def _after(headers: Mapping[str, str]) -> float | None:
 
 
 def _shown(url: str) -> str:
-    """Return an address without what may be secret: user, password, query."""
+    """Return an address without what may be secret: user, password, path, query."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+    rest = "/***" if parts.path.strip("/") or parts.query else ""
+    return f"{parts.scheme}://{parts.hostname}{port}{rest}"
+
+
+def _masked(text: str, url: str) -> str:
+    """Return what a server says without what it repeats of the address."""
+    parts = urlsplit(url)
+    secrets = [parts.path, parts.query, *parts.path.split("/"), parts.password or ""]
+    secrets += [value for _, value in parse_qsl(parts.query)]
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        if len(secret) >= _LEAST_SECRET:
+            text = text.replace(secret, "***")
+    return text

@@ -10,6 +10,7 @@ import msgspec
 from riverlock.core.errors import (
     CommitRejectedError,
     InvalidConfigError,
+    RiverlockError,
     SinkError,
     SnapshotCorruptedError,
     StorageNotFoundError,
@@ -21,11 +22,12 @@ from riverlock.kafka.producer import (
     ProducerFencedError,
     TransactionalProducer,
 )
-from riverlock.sinks.committer import of_the_origin
+from riverlock.sinks.committer import check_past, fenced, foreign, of_the_origin
 from riverlock.sinks.kafka_rows import staged_rows
 from riverlock.snapshot.layout import sink_path
+from riverlock.snapshot.past import Claim, Commit, commit_of
 from riverlock.snapshot.records import SinkPlace
-from riverlock.snapshot.sealed import checksum, read_hint, seal
+from riverlock.snapshot.sealed import read_hint, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +78,8 @@ class KafkaCommitter:
                 written are gone, or this is a fork and the topic is that of its origin.
             SnapshotCorruptedError: There is no marker, and what says whether there must
                 be one is damaged.
-            CommitRejectedError: A newer run writes this sink.
+            FencedError: A newer run writes this sink.
+            ForeignEpochError: It has an epoch that this store has not decided.
             SinkError: The cluster does not answer.
         """
         self._owner = owner
@@ -86,7 +89,7 @@ class KafkaCommitter:
         )
         self._cluster.make_markers(self.sink.markers)
         self._check_fork(owner, self._cluster)
-        self._begin()
+        self._begin(again=False)
 
     def _check_fork(self, owner: Owner, cluster: Cluster) -> None:
         """Refuse a topic with records of the flow that we were forked from.
@@ -105,25 +108,26 @@ class KafkaCommitter:
         if not output.tokens:
             return
         if self._producer is None:
-            self._begin()
+            self._begin(again=True)
         assert self._owner is not None
-        # Tokens come from tasks, or from a manifest, which has an order of its own.
-        digest = checksum(msgspec.json.encode(output.tokens, order="deterministic"))
-        if self._is_there(epoch, digest):
+        wanted = commit_of(epoch, output)
+        if self._is_there(wanted):
             return
         marker = Marker(
             flow=self._owner.flow,
             sink=self._owner.sink,
             run=self._owner.run,
+            token=self._owner.token,
             epoch=epoch,
-            digest=digest,
+            digest=wanted.digest,
+            decided=wanted.run,
         )
         try:
             self._send(marker, output)
         except ProducerFencedError:
             # By an older run that woke up, or by a newer one: the marker tells.
-            self._begin()
-            if not self._is_there(epoch, digest):
+            self._begin(again=True)
+            if not self._is_there(wanted):
                 self._send(marker, output)
 
     def _send(self, marker: Marker, output: SinkOutput) -> None:
@@ -139,22 +143,19 @@ class KafkaCommitter:
             raise
         self._marker = marker
 
-    def _is_there(self, epoch: int, digest: str) -> bool:
+    def _is_there(self, wanted: Commit) -> bool:
         """Tell whether an epoch was sent.
 
         Raises:
-            CommitRejectedError: Epochs of another timeline were.
+            ForeignEpochError: Epochs of another copy of the store were.
         """
-        there = None if self._marker is None else self._marker.epoch
-        if self._marker is None or there is None or there < epoch:
+        there = _commit(self._marker)
+        if there is None or there.epoch < wanted.epoch:
             return False
-        if there == epoch and self._marker.digest == digest:
-            return True
-        raise self._rejected(
-            epoch,
-            f"the topic has epoch {there} of another timeline already, from before the"
-            " store was put back; give the sink another uid, or another topic",
-        )
+        if not there.matches(wanted):
+            assert self._owner is not None
+            raise foreign(self._owner, there, f"topic {self.sink.topic!r}")
+        return True
 
     def _checked(self, epoch: int, rows: Iterator[OutRow]) -> Iterator[OutRow]:
         for row in rows:
@@ -170,21 +171,34 @@ class KafkaCommitter:
         assert self._owner is not None
         return CommitRejectedError(self._owner.sink, epoch=epoch, what=what)
 
-    def _begin(self) -> None:
-        """Fence older producers, read the marker, and put our run's number there."""
+    def _begin(self, *, again: bool) -> None:
+        """Fence other producers, read the marker, and put our run's number there.
+
+        Args:
+            again: Whether this run has put it there before: then it must be there.
+        """
         owner, cluster = self._owner, self._cluster
         assert owner is not None
         assert cluster is not None
-        mine = Marker(flow=owner.flow, sink=owner.sink, run=owner.run)
+        mine = Marker(
+            flow=owner.flow, sink=owner.sink, run=owner.run, token=owner.token
+        )
         producer = cluster.transactional(f"riverlock-{owner.flow}-{owner.sink}")
         found = cluster.marker(self.sink.markers, mine)
         if found is None:
             self._check_new(cluster.id())
             found = mine
-        if found.run > owner.run:
+        try:
+            theirs = Claim(run=found.run, token=found.token)
+            if not again:
+                topic = f"topic {self.sink.topic!r}"
+                check_past(owner, theirs, _commit(found), topic)
+            elif not theirs.matches(owner.claim):
+                raise fenced(owner, theirs)
+        except RiverlockError:
             producer.drop()
-            raise self._rejected(None, f"run {found.run} writes it now")
-        claim = msgspec.structs.replace(found, run=owner.run)
+            raise
+        claim = msgspec.structs.replace(found, run=owner.run, token=owner.token)
         producer.send(self.sink.topic, (), self.sink.markers, claim)
         self._remember(cluster.id())
         self._producer, self._marker = producer, claim
@@ -233,6 +247,13 @@ class KafkaCommitter:
     def _path(self) -> str:
         assert self._owner is not None
         return sink_path(self._owner.sink)
+
+
+def _commit(marker: Marker | None) -> Commit | None:
+    """Return the epoch that a marker is of."""
+    if marker is None or marker.epoch is None:
+        return None
+    return Commit(epoch=marker.epoch, run=marker.decided, digest=marker.digest or "")
 
 
 def _check_topic(sink: KafkaSink, uid: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from riverlock.core.arrow_values import text_column
 from riverlock.core.errors import SinkError
 from riverlock.kafka.producer import OutRow
 from riverlock.sinks.json_rows import json_rows
@@ -132,7 +133,7 @@ def _as_bytes(column: pa.ChunkedArray) -> pa.Array:
     import pyarrow as pa
 
     if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
-        column = column.cast(pa.string())
+        column = pa.chunked_array(text_column(column))
     return column.cast(pa.binary()).combine_chunks()
 
 

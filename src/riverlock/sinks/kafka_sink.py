@@ -41,6 +41,11 @@ class KafkaSink:
     kind: str = "kafka"
 
     @property
+    def place(self) -> str:
+        """Cluster and topic."""
+        return f"{self.connection.servers} {self.topic}"
+
+    @property
     def max_bytes(self) -> int:
         """The largest record that the client sends."""
         return int(self.connection.options.get("message.max.bytes", _MAX_BYTES))

@@ -14,16 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import CommitRejectedError, StorageNotFoundError
 from riverlock.sinks.file_listing import (
+    check_tokens,
     epoch_folder,
+    is_listed,
     is_owned,
+    listed_commit,
     listing,
     listing_path,
     named,
     own,
 )
+from riverlock.sinks.file_past import check_claim, take
 from riverlock.sinks.reaching import reach
 from riverlock.sinks.stagers import STAGED
 from riverlock.sinks.withdrawal import WITHDRAWN, is_withdrawal, withdraw
+from riverlock.snapshot.past import commit_of
 from riverlock.storage.local import LocalStorage
 from riverlock.storage.object import ObjectStorage
 from riverlock.storage.open import open_storage
@@ -49,6 +54,7 @@ class ObjectFileCommitter:
     )
     # What marks places of this sink.
     mine: dict[str, str] = field(default_factory=dict)
+    owner: Owner | None = None
 
     def probe(self) -> None:
         """Look whether the object store answers; change nothing.
@@ -59,12 +65,15 @@ class ObjectFileCommitter:
         reach(self.sink.path)
 
     def open(self, owner: Owner) -> None:
-        """Take the directory for this flow.
+        """Take the directory for this run; epochs of other stores are moved aside.
 
         Raises:
             InvalidConfigError: The directory belongs to another flow or store.
+            FencedError: A newer run has it.
         """
         self.mine = own(ObjectStorage(self.sink.path), owner, self.sink.path)
+        self.owner = owner
+        take(self.sink.path, owner)
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Copy what was voted for, list it, and sweep what was staged."""
@@ -75,7 +84,10 @@ class ObjectFileCommitter:
         if is_withdrawal(output.tokens):
             self._withdraw(output.tokens)
         elif "://" in path:
-            _commit_objects(path, epoch, output)
+            check_tokens(path, epoch, output.tokens)
+            if self.owner is not None and path == self.sink.path:
+                check_claim(ObjectStorage(path), self.owner)
+            _commit_objects(path, epoch, output, self.owner)
         else:
             self._commit_in_directory(path, epoch, output)
 
@@ -95,18 +107,21 @@ class ObjectFileCommitter:
         FileCommitter(replace(self.sink, path=path)).commit(epoch, output)
 
 
-def _commit_objects(path: str, epoch: int, output: SinkOutput) -> None:
+def _commit_objects(
+    path: str, epoch: int, output: SinkOutput, owner: Owner | None
+) -> None:
     root = ObjectStorage(path)
-    if not root.exists(listing_path(epoch)):
+    if not is_listed(root, epoch, output, owner):
         for name, token in named(output.tokens).items():
             try:
                 root.copy(token["staged"], f"{epoch_folder(epoch)}/{name}")
             except StorageNotFoundError as error:
-                if root.exists(listing_path(epoch)):
+                if is_listed(root, epoch, output, owner):
                     break  # another run was faster, and has swept
                 what = f"staged file {path}/{token['staged']} is gone"
                 raise CommitRejectedError(path, epoch=epoch, what=what) from error
-        if not root.put_if_absent(listing_path(epoch), listing(epoch, output.tokens)):
+        listed = listing(epoch, output.tokens, output.run)
+        if not root.put_if_absent(listing_path(epoch), listed):
             _take_copies(root, epoch, output)
     for entry in list(root.list(STAGED)):
         if int(entry.path.removeprefix(STAGED).split("/")[0]) <= epoch:
@@ -114,8 +129,13 @@ def _commit_objects(path: str, epoch: int, output: SinkOutput) -> None:
 
 
 def _take_copies(root: ObjectStorage, epoch: int, output: SinkOutput) -> None:
-    """Delete what was copied, if the epoch was withdrawn while we slept."""
-    if root.get(listing_path(epoch)) == listing(epoch, ()):
+    """Delete what was copied, if the epoch was withdrawn while we slept.
+
+    Or if another copy of the store has listed one of that number.
+    """
+    found = listed_commit(epoch, root.get(listing_path(epoch)))
+    is_withdrawn = root.get(listing_path(epoch)) == listing(epoch, ())
+    if is_withdrawn or not found.matches(commit_of(epoch, output)):
         for name in named(output.tokens):
             root.delete(f"{epoch_folder(epoch)}/{name}")
 

@@ -1,17 +1,56 @@
-"""Do the sinks of a flow fit what a store has decided for them?"""
+"""The sinks of a flow, as a store knows them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from riverlock.core.errors import InvalidConfigError
+from riverlock.sinks.base import place_of
+from riverlock.sinks.committer import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from riverlock.snapshot.records import Manifest
+    from riverlock.sinks.base import Sink
+    from riverlock.snapshot.past import Past
+    from riverlock.snapshot.records import Flow, Manifest, Run
 
-__all__ = ["check_outputs"]
+__all__ = ["check_outputs", "sink_owner", "sink_plans"]
+
+
+class _Write(Protocol):
+    """A sink of a flow."""
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def sink(self) -> Sink: ...
+
+    @property
+    def replaces(self) -> bool: ...
+
+
+def sink_owner(flow: Flow, sink: str, run: Run, past: Past) -> Owner:
+    """Return on whose behalf a run opens a sink."""
+    return Owner(
+        flow=flow.id,
+        sink=sink,
+        run=run.run,
+        origin=None if flow.origin is None else flow.origin.flow,
+        token=run.token,
+        past=past,
+    )
+
+
+def sink_plans(writes: Iterable[_Write]) -> dict[str, Any]:
+    """Return what the plan of a region says of sinks."""
+    known = list(writes)
+    return {
+        "sinks": {w.uid: w.sink.kind for w in known},
+        "places": {w.uid: place_of(w.sink) for w in known},
+        "replacing": frozenset(w.uid for w in known if w.replaces),
+    }
 
 
 def check_outputs(newest: Manifest, kinds: Mapping[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from riverlock.core.arrow_values import python_values
 from riverlock.core.errors import InvalidFlowError, SinkError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def partitions(table: pa.Table, by: Sequence[str]) -> Iterator[tuple[Values, pa.
     import numpy as np
     import pyarrow as pa
 
-    columns = [[(name, _text(v)) for v in table[name].to_pylist()] for name in by]
+    columns = [[(name, _text(v)) for v in python_values(table[name])] for name in by]
     places: dict[Values, list[int]] = {}
     for place, values in enumerate(zip(*columns, strict=True)):
         places.setdefault(values, []).append(place)

@@ -23,9 +23,11 @@ from riverlock.core.errors import (
 )
 from riverlock.core.extras import load_extra
 from riverlock.core.times import duration_us
-from riverlock.sinks.committer import of_the_origin
+from riverlock.sinks.committer import check_past, fenced, foreign, of_the_origin
+from riverlock.sinks.json_rows import json_bytes, sayable
 from riverlock.sinks.rows import row_stager
 from riverlock.sinks.staged import numbered_rows
+from riverlock.snapshot.past import Claim, Commit, commit_of
 
 if TYPE_CHECKING:
     from riverlock.sinks.base import SinkUse
@@ -49,6 +51,11 @@ class RedisSink:
     shape: str
     ttl_s: int | None
     kind: str = "redis"
+
+    @property
+    def place(self) -> str:
+        """Server and keys, without what is secret."""
+        return f"{shown(self.url)} {self.key}"
 
     def stager(self, use: SinkUse) -> TableStager:
         """Return what stages rows in the store."""
@@ -103,11 +110,24 @@ def redis(
     return RedisSink(url=url, key=key, shape=shape, ttl_s=ttl_s)
 
 
-class _Record(msgspec.Struct, frozen=True):
-    """What the server knows of this sink."""
+class _Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the server knows of this sink; older versions have left numbers only."""
 
     run: int
     epoch: int
+    token: str = ""  # of that run
+    decided: str = ""  # the token of the run that decided the epoch
+    digest: str = ""
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(run=self.run, token=self.token)
+
+    @property
+    def commit(self) -> Commit | None:
+        if self.epoch < 0:
+            return None
+        return Commit(epoch=self.epoch, run=self.decided, digest=self.digest)
 
 
 @dataclass
@@ -120,7 +140,7 @@ class RedisCommitter:
         "exactly once as long as Redis keeps what it acknowledged: an epoch is one"
         " transaction, which also records the epoch"
     )
-    _run: int = 0
+    _owner: Owner | None = None
     _record: str = ""
     _server: Any = None
     _committed: int = -1
@@ -147,9 +167,11 @@ class RedisCommitter:
         Raises:
             InvalidConfigError: The package redis is missing, the server does not let
                 us in, or this is a fork and its origin writes a sink of this uid there.
+            FencedError: A newer run of this store has opened the sink.
+            ForeignEpochError: It has an epoch that this store has not decided.
             SinkUnavailableError: The server does not answer.
         """
-        self._run = owner.run
+        self._owner = owner
         self._record = f"riverlock:{owner.flow}:{owner.sink}"
         self._server = _package().Redis.from_url(self.sink.url)
 
@@ -157,31 +179,56 @@ class RedisCommitter:
             theirs = f"riverlock:{owner.origin}:{owner.sink}"
             if found.run == 0 and owner.origin is not None and pipe.exists(theirs):
                 raise of_the_origin(owner.sink, f"Redis at {self._name}")
+            if pipe.get(self._record) is None:
+                self._check_new(owner)
+            check_past(owner, found.claim, found.commit, self._name)
             pipe.multi()
-            self._keep(pipe, found.epoch)
+            self._keep(pipe, found.commit)
+            self._committed = found.epoch
 
         self._transact(None, take)
+
+    def _check_new(self, owner: Owner) -> None:
+        """Refuse a server that has forgotten which epochs it has."""
+        output, newest = owner.past.output(owner.sink), owner.past.newest
+        if output is None or output.place != self.sink.place:
+            return
+        raise InvalidConfigError(
+            f"Redis at {self._name} for sink {owner.sink!r}",
+            expected=f"the key {self._record}, which was there",
+            found="none: without it nobody can tell which epochs the server has, and"
+            " one could be written twice",
+            hint="nothing was written; restore the server, or, if it has the rows of"
+            f" epoch {newest} or is to go on without them, set that key to"
+            f' {{"run":0,"epoch":{newest}}}',
+        )
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Write the rows, unless the server says that it has them."""
         if not output.tokens:
             return
+        wanted, owner = commit_of(epoch, output), self._owner
+        assert owner is not None, "commit before open"
 
         def write(pipe: Any, found: _Record) -> None:
-            if found.epoch < self._committed:
+            if found.run and not found.claim.matches(owner.claim):
+                raise fenced(owner, found.claim)
+            if not found.run or found.epoch < self._committed:
                 what = (
                     f"it went back from epoch {self._committed} to {found.epoch}: it"
-                    " lost what it had acknowledged; restore it, or start again with"
-                    " an empty one and a new store"
+                    " lost what it had acknowledged; restore it; the next start says"
+                    " what else can be done"
                 )
                 raise self._rejected(epoch, what)
-            if found.epoch >= epoch:
+            if found.commit is not None and found.epoch >= epoch:
+                if not found.commit.matches(wanted):
+                    raise foreign(owner, found.commit, self._name)
                 return
             self._check_kinds(epoch, output)
             pipe.multi()
             for _, row in numbered_rows(self.storage, output):
                 self._add(pipe, row)
-            self._keep(pipe, epoch)
+            self._keep(pipe, wanted)
 
         self._transact(epoch, write)
         self._committed = max(self._committed, epoch)
@@ -199,9 +246,6 @@ class RedisCommitter:
                     if held is None
                     else msgspec.json.decode(held, type=_Record)
                 )
-                if found.run > self._run:
-                    what = f"run {found.run} of this flow has taken over"
-                    raise self._rejected(epoch, what)
                 write(pipe, found)
                 is_sent = True
                 answers = pipe.execute(raise_on_error=False)
@@ -266,8 +310,16 @@ class RedisCommitter:
     def _key(self, row: dict[str, Any]) -> str:
         return _COLUMN.sub(lambda m: _text(row[m[1]]), self.sink.key)
 
-    def _keep(self, pipe: Any, epoch: int) -> None:
-        pipe.set(self._record, msgspec.json.encode(_Record(run=self._run, epoch=epoch)))
+    def _keep(self, pipe: Any, commit: Commit | None) -> None:
+        assert self._owner is not None
+        kept = _Record(
+            run=self._owner.run,
+            epoch=-1 if commit is None else commit.epoch,
+            token=self._owner.token,
+            decided="" if commit is None else commit.run,
+            digest="" if commit is None else commit.digest,
+        )
+        pipe.set(self._record, msgspec.json.encode(kept))
 
     def _add(self, pipe: Any, row: dict[str, Any]) -> None:
         key = self._key(row)
@@ -279,9 +331,9 @@ class RedisCommitter:
                 if fields:
                     pipe.hset(key, mapping=fields)
             case "json":
-                pipe.set(key, _JSON.encode(row))
+                pipe.set(key, json_bytes(row))
             case _:
-                pipe.xadd(key, {"row": _JSON.encode(row)})
+                pipe.xadd(key, {"row": json_bytes(row)})
         if self.sink.ttl_s is not None:
             pipe.expire(key, self.sink.ttl_s)
 
@@ -290,16 +342,19 @@ class RedisCommitter:
 
     @property
     def _name(self) -> str:
-        parts = urlsplit(self.sink.url)
-        port = f":{parts.port}" if parts.port else ""
-        return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+        return shown(self.sink.url)
 
 
-_JSON = msgspec.json.Encoder(decimal_format="number")
+def shown(url: str) -> str:
+    """Return an address without user and password."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else _JSON.encode(value).decode()
+    said = sayable(value)
+    return said if isinstance(said, str) else json_bytes(said).decode()
 
 
 def _package() -> Any:

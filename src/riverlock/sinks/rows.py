@@ -6,12 +6,13 @@ A receiver that remembers ids, or writes idempotently, has each row exactly once
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.sinks.staged import numbered_rows
 from riverlock.sinks.stagers import TableStager
+from riverlock.snapshot.past import Commit, commit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,7 @@ class RowFunction:
 
     def stager(self, use: SinkUse) -> TableStager:
         """Return what stages rows in the store."""
-        return row_stager(use, self.kind)
+        return replace(row_stager(use, self.kind), is_python=True)
 
     def committer(self, use: SinkUse, storage: Storage) -> RowCommitter:
         """Return what calls the function."""
@@ -85,7 +86,7 @@ class RowCommitter:
     guarantee: str = GUARANTEE
     _prefix: str = ""
     _sent: set[int] = field(default_factory=set)
-    _epoch: int = -1
+    _commit: Commit | None = None
 
     def open(self, owner: Owner) -> None:
         """Learn what ids begin with."""
@@ -93,8 +94,9 @@ class RowCommitter:
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Send what was not sent yet; stops at the first row that fails."""
-        if epoch != self._epoch:
-            self._epoch, self._sent = epoch, set()
+        wanted = commit_of(epoch, output)
+        if wanted != self._commit:
+            self._commit, self._sent = wanted, set()
         rows = (
             (number, row)
             for number, row in numbered_rows(self.storage, output)
@@ -115,5 +117,14 @@ class RowCommitter:
 
     def _send(self, numbered: tuple[int, dict[str, Any]]) -> None:
         number, row = numbered
-        self.send(row, f"{self._prefix}/{self._epoch}/{number}")
+        assert self._commit is not None
+        self.send(row, f"{self._prefix}/{_named(self._commit)}/{number}")
         self._sent.add(number)
+
+
+def _named(commit: Commit) -> str:
+    """Return what tells an epoch from all others, also from those of its number.
+
+    Rows of an epoch that an older version has decided keep the ids that it gave them.
+    """
+    return f"{commit.epoch}-{commit.digest[:16]}" if commit.run else str(commit.epoch)

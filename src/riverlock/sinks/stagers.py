@@ -6,6 +6,8 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from riverlock.core.arrow_values import FarValue, first_far, text_column
+from riverlock.core.errors import SinkError
 from riverlock.sinks.json_rows import json_rows
 from riverlock.sinks.partitions import check_names, folder_of, partitions
 from riverlock.snapshot.files import encode_table
@@ -29,9 +31,18 @@ class TableStager:
     """Stages rows as Parquet in the store, for sinks that the driver feeds."""
 
     sink: str
+    # Whether the sink has only what Python can name: the years 1 to 9999.
+    is_python: bool = False
 
     def stage(self, table: pa.Table, at: StagePoint) -> list[Any]:
-        """Write one file."""
+        """Write one file.
+
+        Raises:
+            SinkError: The sink could not be given a row once the epoch is decided.
+        """
+        far = first_far(table, table.column_names) if self.is_python else None
+        if far is not None:
+            raise _far_row(self.sink, far, at)
         path = f"{at.folder}/{at.attempt}-{self.sink}.parquet"
         data = encode_table(table)
         at.storage.put(path, data)
@@ -77,9 +88,22 @@ class FileStager:
         return tokens
 
 
+def _far_row(sink: str, far: FarValue, at: StagePoint) -> SinkError:
+    return SinkError(
+        sink,
+        epoch=at.epoch,
+        what=f"column {far.column!r} of a row is {far.value}, outside of the years 1 to"
+        " 9999 of a Python datetime; nothing of this epoch was committed; keep such"
+        " rows out of the stream with where(...), or cast the column to a string",
+    )
+
+
 def _csv(table: pa.Table) -> bytes:
     import pyarrow.csv as csv
 
+    for place, name in enumerate(table.column_names):
+        if first_far(table, [name]) is not None:
+            table = table.set_column(place, name, text_column(table[name]))
     sink = io.BytesIO()
     csv.write_csv(table, sink)
     return sink.getvalue()

@@ -20,12 +20,13 @@ from riverlock.core.errors import (
     UnsupportedFormatError,
 )
 from riverlock.core.ids import check_name
-from riverlock.snapshot.expiring import announced
+from riverlock.snapshot.expiring import announced, written_at
 from riverlock.snapshot.layout import (
     FLOW,
     SNAPSHOTS,
     RegionPaths,
-    epoch_of,
+    numbered,
+    records,
     snapshot_path,
 )
 from riverlock.snapshot.parents import holds
@@ -35,7 +36,7 @@ from riverlock.snapshot.sealed import seal, unseal
 
 if TYPE_CHECKING:
     from riverlock.snapshot.records import Record
-    from riverlock.storage.base import Storage
+    from riverlock.storage.base import Entry, Storage
 
 __all__ = ["Catalog"]
 
@@ -110,10 +111,13 @@ class Catalog:
             )
         return found
 
+    def listed_epochs(self) -> list[tuple[int, Entry]]:
+        """Return the retained epochs and their manifests, oldest first."""
+        return numbered(self.storage.list(self.paths.epochs))
+
     def epochs(self) -> list[int]:
         """Return the retained epochs, oldest first."""
-        found = self.storage.list(self.paths.epochs)
-        return [epoch_of(e.path) for e in found if e.path.endswith(".json")]
+        return [epoch for epoch, _ in self.listed_epochs()]
 
     def newest(self) -> Manifest | None:
         """Return the newest manifest, or None before the first epoch."""
@@ -145,8 +149,12 @@ class Catalog:
 
     def newest_run(self) -> Run | None:
         """Return the newest claim of the region."""
-        claims = [e.path for e in self.storage.list(self.paths.runs)]
-        return self.run(epoch_of(claims[-1])) if claims else None
+        claims = self.listed_runs()
+        return self.run(claims[-1][0]) if claims else None
+
+    def listed_runs(self) -> list[tuple[int, Entry]]:
+        """Return the run numbers that were claimed, with the files that say so."""
+        return numbered(self.storage.list(self.paths.runs))
 
     def run(self, number: int) -> Run | None:
         """Return the claim of a run number, or None."""
@@ -163,7 +171,7 @@ class Catalog:
     def snapshots(self) -> list[Named]:
         """Return the named snapshots."""
         found = []
-        for entry in self.storage.list(SNAPSHOTS):
+        for entry in records(self.storage.list(SNAPSHOTS)):
             # A pin that came too late takes its name back.
             with contextlib.suppress(StorageNotFoundError):
                 data = self.storage.get(entry.path)
@@ -173,7 +181,7 @@ class Catalog:
     def snapshots_that_can_be_read(self) -> list[Named]:
         """Return the named snapshots whose records are whole."""
         found = []
-        for entry in self.storage.list(SNAPSHOTS):
+        for entry in records(self.storage.list(SNAPSHOTS)):
             with contextlib.suppress(StorageNotFoundError, SnapshotCorruptedError):
                 data = self.storage.get(entry.path)
                 found.append(unseal(data, Named, path=entry.path))
@@ -234,19 +242,28 @@ class Catalog:
         if not self.storage.put_if_absent(path, seal(record)):
             return False
         faults.hit("V5")
-        # From here on retention spares it; it may have gone just before, or be going.
         try:
-            if epoch in announced(self):
-                raise SnapshotNotFoundError(
-                    f"epoch {epoch}",
-                    store=self.storage.uri,
-                    available="it only until it is deleted, which has begun",
-                )
-            self.check_whole(epoch)
+            self.check_held(path, epoch=epoch)
         except SnapshotNotFoundError:
             self.storage.delete(path)
             raise
         return True
+
+    def check_held(self, path: str, *, epoch: int) -> None:
+        """Check that what was written keeps its epoch.
+
+        From then on retention spares it; it may have gone just before, or be going.
+
+        Raises:
+            SnapshotNotFoundError: The epoch is not retained, or not whole.
+        """
+        if epoch in announced(self, now=written_at(self, path)):
+            raise SnapshotNotFoundError(
+                f"epoch {epoch}",
+                store=self.storage.uri,
+                available="it only until it is deleted, which has begun",
+            )
+        self.check_whole(epoch)
 
     def check_whole(self, epoch: int) -> None:
         """Check that an epoch and all it refers to are there; reads no file.

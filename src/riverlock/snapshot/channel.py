@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import StorageNotFoundError
-from riverlock.snapshot.layout import channel_path, epoch_of
+from riverlock.snapshot.layout import channel_path, number_in, numbered
 from riverlock.snapshot.records import Record
 from riverlock.snapshot.sealed import seal, unseal
 
@@ -58,7 +58,7 @@ class Channel:
     def numbers(self) -> list[int]:
         """Return the numbers of the segments that are kept, in order."""
         listed = self.storage.list(f"{self.root}segments/")
-        return sorted(epoch_of(entry.path) for entry in listed)
+        return [number for number, _ in numbered(listed)]
 
     def end(self) -> int:
         """Return the number that the next segment will have."""
@@ -111,10 +111,9 @@ def passed_files(storage: Storage, manifests: Iterable[Manifest]) -> list[Entry]
         channel = Channel(storage, name)
         bound = min(first, channel.end() - 1)
         records, data = f"{channel.root}segments/", f"{channel.root}data/"
-        passed += [e for e in storage.list(records) if epoch_of(e.path) < bound]
-        passed += [e for e in storage.list(data) if _folder(e.path, data) < bound]
+        passed += [e for n, e in numbered(storage.list(records)) if n < bound]
+        for entry in storage.list(data):
+            number = number_in(entry.path.removeprefix(data))
+            if number is not None and number < bound:
+                passed.append(entry)
     return passed
-
-
-def _folder(path: str, root: str) -> int:
-    return epoch_of(path.removeprefix(root).partition("/")[0])

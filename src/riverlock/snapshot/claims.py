@@ -13,7 +13,6 @@ import uuid
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import FencedError, SnapshotCorruptedError
-from riverlock.snapshot.layout import epoch_of
 from riverlock.snapshot.owner import Beat, process_start, read_beat
 from riverlock.snapshot.records import Run
 from riverlock.snapshot.sealed import seal
@@ -56,7 +55,7 @@ def _newest_claim(catalog: Catalog) -> Run | None:
     try:
         return catalog.newest_run()
     except SnapshotCorruptedError:
-        number = max(epoch_of(e.path) for e in catalog.storage.list(catalog.paths.runs))
+        number = catalog.listed_runs()[-1][0]
         return Run(run=number, host="", pid=0, token="", started_us=0)
 
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from riverlock.core.arrow_values import python_rows
+from riverlock.core.literals import from_json
+from riverlock.core.types import type_of
 from riverlock.snapshot.files import live, merge_tables, read_table
 from riverlock.snapshot.reader import operator_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -150,8 +154,9 @@ class _Pair:
     def changes(self) -> Iterator[Change]:
         known = [_identities(s) for s in self._states]
         shared = known[0].keys() & known[1].keys()
-        if self._may_expire():
-            shared = set()  # what no file changes may be gone by time
+        if self._may_expire() or self._declare_others():
+            # What no file changes may be gone by time, or by code that dropped it.
+            shared = set()
         differing = [f for k in known for i, f in k.items() if i not in shared]
         if not differing:
             return
@@ -179,6 +184,25 @@ class _Pair:
         now = {side.manifest.now_us for side in self._sides}
         return ttl and len(now) > 1
 
+    def _declare_others(self) -> bool:
+        before, after = (None if s is None else {*s.variables} for s in self._states)
+        return before is not None and after is not None and before != after
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        """What values are that a key has not set, though it has others.
+
+        Those of the second snapshot, and of variables that both declare: what is merely
+        declared anew, or otherwise, is no change of a key.
+        """
+        before, after = (None if s is None else s.variables for s in self._states)
+        found = {
+            name: from_json(type_of(v.type), v.default)
+            for name, v in (after or {}).items()
+            if before is not None and name in before and v.ttl_us is None
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
     def _read(self, place: int, file: StateFile) -> pa.Table:
         identity = f"{file.checksum}-{file.bytes}"
         if identity not in self._tables:
@@ -202,7 +226,10 @@ class _Pair:
         if not tables:
             return {}
         now_us = self._sides[place].manifest.now_us
-        return dict(_flat(live(merge_tables(tables), now_us)))
+        state = self._states[place]
+        assert state is not None
+        entries = live(merge_tables(tables), now_us)
+        return dict(_flat(entries, state, self._defaults))
 
     def _kept(
         self, some: set[tuple[Any, ...]], ids: set[bytes], shared: set[Any]
@@ -222,7 +249,10 @@ class _Pair:
         if not tables:
             return set()
         now_us = self._sides[0].manifest.now_us
-        return {p[:3] for p, _ in _flat(live(merge_tables(tables), now_us))} & some
+        state = self._states[0]
+        assert state is not None
+        entries = live(merge_tables(tables), now_us)
+        return {place[:3] for place, _ in _flat(entries, state, self._defaults)} & some
 
     def _compared(
         self,
@@ -280,17 +310,26 @@ def _may_hold(file: StateFile, groups: set[int | None]) -> bool:
     return any(file.first_group <= g < file.end_group for g in mine)
 
 
-def _flat(entries: pa.Table) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield each value with its key, group, variable, and place in a list or map."""
-    for row in entries.to_pylist():
+def _flat(
+    entries: pa.Table, state: OperatorState, defaults: Mapping[str, Any]
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield each value with its key, group, variable, and place in a list or map.
+
+    Files may have variables that the code of the epoch had dropped: these are no state.
+    """
+    for row in python_rows(entries):
         key = None if row["key"] is None else _key(row["key"])
         at = (key, row["key_group"])
         if row["entry"] == "timer":
             timer = row["timer"]
             yield (*at, TIMERS, (timer["kind"], timer["at"])), timer["at"]
             continue
-        for variable, value in (row.get("data") or {}).items():
-            if value is None:
+        data = row.get("data") or {}
+        if defaults and row["entry"] == "values":
+            unset = _of_scope(defaults, state, _scope(row))
+            data = {**unset, **{n: v for n, v in data.items() if v is not None}}
+        for variable, value in data.items():
+            if value is None or variable not in state.variables:
                 continue
             if row["entry"] == "list":
                 yield (*at, variable, value["index"]), value["value"]
@@ -298,6 +337,19 @@ def _flat(entries: pa.Table) -> Iterator[tuple[tuple[Any, ...], Any]]:
                 yield (*at, variable, _hashable(value["key"])), value["value"]
             else:
                 yield (*at, variable, None), value
+
+
+def _of_scope(
+    defaults: Mapping[str, Any], state: OperatorState, scope: str
+) -> dict[str, Any]:
+    known = state.variables
+    return {n: d for n, d in defaults.items() if known[n].scope == scope}
+
+
+def _scope(row: dict[str, Any]) -> str:
+    if row["key"] is not None:
+        return "key"
+    return "broadcast" if row["key_group"] is None else "group"
 
 
 def _key(columns: dict[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import StorageNotFoundError
+from riverlock.snapshot.layout import records
 from riverlock.snapshot.records import Expiring
 from riverlock.snapshot.sealed import seal, unseal
 
@@ -20,25 +22,55 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.catalog import Catalog
 
-__all__ = ["announce", "announced", "forget_announcements"]
+__all__ = ["Announcement", "announced", "forget_announcements", "written_at"]
 
 # Who announced so long ago has died on the way.
 _DEAD = timedelta(minutes=10)
 
 
-def announce(catalog: Catalog, epochs: Iterable[int]) -> str:
-    """Say which epochs will be deleted; returns the path of what says so."""
-    path = f"{catalog.paths.expiring}{uuid.uuid4().hex}.json"
-    catalog.storage.put(path, seal(Expiring(epochs=tuple(epochs))))
-    return path
+@dataclass(frozen=True)
+class Announcement:
+    """What a round of deletion says before it acts.
+
+    Attributes:
+        catalog: The store.
+        path: The file that says it.
+        began: When the round began, by the clock of the storage: ours may be wrong,
+            and files are only as old as that clock says.
+    """
+
+    catalog: Catalog
+    path: str
+    began: datetime
+
+    @classmethod
+    def begin(cls, catalog: Catalog) -> Announcement:
+        """Announce a round that does not know yet what it will delete."""
+        path = f"{catalog.paths.expiring}{uuid.uuid4().hex}.json"
+        catalog.storage.put(path, seal(Expiring(epochs=())))
+        return cls(catalog, path, written_at(catalog, path))
+
+    def name(self, epochs: Iterable[int]) -> None:
+        """Say which epochs will be deleted."""
+        data = seal(Expiring(epochs=tuple(sorted(epochs))))
+        self.catalog.storage.put(self.path, data)
+
+    def end(self) -> None:
+        """Take it back."""
+        self.catalog.storage.delete(self.path)
 
 
-def announced(catalog: Catalog) -> set[int]:
+def written_at(catalog: Catalog, path: str) -> datetime:
+    """Return when a file of ours was written, by the clock of the storage."""
+    entry = catalog.storage.head(path)
+    return datetime.now(UTC) if entry is None else entry.mtime
+
+
+def announced(catalog: Catalog, *, now: datetime) -> set[int]:
     """Return the epochs that somebody is deleting."""
     found: set[int] = set()
-    living = datetime.now(UTC) - _DEAD
-    for entry in catalog.storage.list(catalog.paths.expiring):
-        if entry.mtime >= living:
+    for entry in records(catalog.storage.list(catalog.paths.expiring)):
+        if entry.mtime >= now - _DEAD:
             with contextlib.suppress(StorageNotFoundError):
                 data = catalog.storage.get(entry.path)
                 found.update(unseal(data, Expiring, path=entry.path).epochs)

@@ -10,18 +10,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from riverlock.core import faults
 from riverlock.core.errors import InvalidConfigError
-from riverlock.core.times import from_micros
-from riverlock.snapshot.layout import epoch_of
-from riverlock.snapshot.pins import pins
+from riverlock.core.times import from_micros, micros
+from riverlock.snapshot.deletion import Round
+from riverlock.snapshot.look import look
 from riverlock.snapshot.references import references, state_files
-from riverlock.snapshot.retention import delete_manifests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.look import Look
     from riverlock.snapshot.records import Manifest
 
 __all__ = ["Expiry", "Limits", "expire", "plan_expiry"]
@@ -68,6 +67,7 @@ class Expiry:
     """What an expiry deletes, and why other epochs stay though they are over a limit.
 
     Attributes:
+        limits: What it was made for.
         epochs: What goes, oldest first.
         files: Paths that nothing refers to afterwards.
         bytes: Of these state files.
@@ -75,6 +75,7 @@ class Expiry:
         spared: Epochs that stay, with the reasons.
     """
 
+    limits: Limits
     epochs: tuple[int, ...]
     files: tuple[str, ...]
     bytes: int
@@ -88,9 +89,13 @@ def plan_expiry(catalog: Catalog, limits: Limits, *, now_us: int) -> Expiry:
     Raises:
         SnapshotCorruptedError: A manifest is damaged: what it needs is unknown.
     """
-    manifests = {e: catalog.manifest(e) for e in catalog.epochs()}
-    going = _over(manifests, limits, now_us)
-    spared = _reasons(catalog, limits, now_us)
+    return _plan(look(catalog, now=from_micros(now_us)), limits)
+
+
+def _plan(found: Look, limits: Limits) -> Expiry:
+    manifests = found.manifests
+    going = _over(found, limits)
+    spared = _reasons(found, limits)
     if limits.bytes is not None:
         going |= _too_large(manifests, going, set(spared), limits.bytes)
     gone = going - set(spared)
@@ -99,6 +104,7 @@ def plan_expiry(catalog: Catalog, limits: Limits, *, now_us: int) -> Expiry:
     sizes = _sizes(manifests[e] for e in gone)
     files = set().union(*(references(manifests[e]) for e in gone)) - reached
     return Expiry(
+        limits=limits,
         epochs=tuple(sorted(gone)),
         files=tuple(sorted(files)),
         bytes=sum(size for path, size in sizes.items() if path in files),
@@ -107,33 +113,26 @@ def plan_expiry(catalog: Catalog, limits: Limits, *, now_us: int) -> Expiry:
     )
 
 
-def _over(manifests: dict[int, Manifest], limits: Limits, now_us: int) -> set[int]:
-    epochs, over = sorted(manifests), set[int]()
+def _over(found: Look, limits: Limits) -> set[int]:
+    epochs, over = sorted(found.written), set[int]()
     if limits.epochs is not None:
         over.update(epochs[: -limits.epochs])
     if limits.age is not None:
-        oldest = from_micros(now_us) - limits.age
-        over.update(
-            e for e, m in manifests.items() if from_micros(m.decided_us) < oldest
-        )
+        oldest = micros(found.now - limits.age)
+        over.update(e for e, m in found.manifests.items() if m.decided_us < oldest)
     return over
 
 
-def _reasons(
-    catalog: Catalog, limits: Limits, now_us: int
-) -> dict[int, tuple[str, ...]]:
+def _reasons(found: Look, limits: Limits) -> dict[int, tuple[str, ...]]:
     """Return the epochs that must stay, and why."""
-    found: dict[int, tuple[str, ...]] = {}
-    youngest = from_micros(now_us) - limits.grace
-    for entry in catalog.storage.list(catalog.paths.epochs):
-        if entry.mtime >= youngest:
-            found[epoch_of(entry.path)] = ("decided within the grace period",)
-    for pin in pins(catalog, now_us=now_us):
-        found[pin.epoch] = (*found.get(pin.epoch, ()), str(pin))
-    epochs = catalog.epochs()
-    if epochs:
-        found[epochs[-1]] = ("the newest",)
-    return found
+    young = found.younger_than(limits.grace)
+    because: tuple[str, ...] = ("decided within the grace period",)
+    why = dict.fromkeys(young, because)
+    for pin in found.pins:
+        why[pin.epoch] = (*why.get(pin.epoch, ()), str(pin))
+    if found.newest is not None:
+        why[found.newest] = ("the newest",)
+    return why
 
 
 def _too_large(
@@ -158,15 +157,23 @@ def _sizes(manifests: Iterable[Manifest]) -> dict[str, int]:
 
 
 def expire(catalog: Catalog, plan: Expiry, *, now_us: int) -> int:
-    """Delete what a plan says, but for what was pinned since; returns how many files.
+    """Delete what a plan says and its limits still allow; returns how many files.
+
+    The store may have changed since the plan was made: somebody went back to an old
+    epoch, named one, or put a backup in its place. So the limits are applied anew, to
+    what is there now, and of that only what was agreed to goes.
 
     Manifests go first: whatever happens then, no epoch that is left lacks a file.
     """
-    gone, spared = delete_manifests(catalog, list(plan.epochs), now_us=now_us)
-    faults.hit("V3")
-    for path in plan.files:
-        if path not in spared:
-            catalog.storage.delete(path)
-            gone += 1
-            faults.hit("V4")
-    return gone
+    agreed, deletion = set(plan.epochs), Round(catalog, at=from_micros(now_us))
+
+    def choose(found: Look) -> set[int]:
+        return agreed.intersection(_plan(found, plan.limits).epochs)
+
+    def leftovers(_: Look) -> list[str]:
+        # What no manifest has referred to yet may be of the run: not ours to delete.
+        named = [references(m) for m in deletion.manifests_removed()]
+        return sorted(set().union(*named))
+
+    deletion.run(choose, leftovers)
+    return len(deletion.gone)

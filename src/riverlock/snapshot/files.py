@@ -11,6 +11,7 @@ from riverlock.snapshot.parts import (
     SHARED,
     encode_parts,
     group_span,
+    read_footer,
     read_parts,
 )
 from riverlock.snapshot.records import StateFile
@@ -29,6 +30,7 @@ __all__ = [
     "read_file",
     "read_table",
     "table_of",
+    "variables_in",
     "write_state_file",
 ]
 
@@ -153,6 +155,24 @@ def read_table(
     group = table["key_group"]
     inside = pc.and_(pc.greater_equal(group, groups[0]), pc.less(group, groups[1]))
     return table.filter(pc.or_kleene(inside, pc.is_null(group)))
+
+
+def variables_in(storage: Storage, file: StateFile) -> frozenset[str]:
+    """Return the variables that a state file has a column of, whoever declared them.
+
+    Raises:
+        SnapshotCorruptedError: The file is missing, or is not what was written.
+    """
+    if file.footer is not None:
+        schema = read_footer(storage, file).schema.to_arrow_schema()
+    else:
+        schema = read_table(storage, file).schema
+    place = schema.get_field_index("data")
+    return (
+        frozenset(f.name for f in schema.field(place).type)
+        if place >= 0
+        else frozenset()
+    )
 
 
 def merge_tables(tables: list[pa.Table]) -> pa.Table:

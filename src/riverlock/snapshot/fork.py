@@ -167,7 +167,9 @@ def _register(catalog: Catalog, new: Storage, plan: Fork, record: ForkRecord) ->
         mine = msgspec.structs.replace(record, epoch=parent.epoch, region=parent.region)
         path = fork_path(record.flow)
         if not there.hold(path, mine, epoch=parent.epoch):
-            there.check_whole(parent.epoch)  # ours, from before we were broken off
+            # Ours, from before we were broken off: it may not have kept its epoch.
+            there.storage.put(path, seal(mine))
+            there.check_held(path, epoch=parent.epoch)
         faults.hit("V1")
         new.put_if_absent(parent_path(parent.flow), seal(parent))
 

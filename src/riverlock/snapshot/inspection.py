@@ -18,11 +18,13 @@ from riverlock.snapshot.records import (
     Expiring,
     ForkRecord,
     LeaseRecord,
+    Merged,
     Named,
     Origin,
     Request,
     Run,
     SinkPlace,
+    Start,
 )
 from riverlock.snapshot.references import source_lists, state_files
 from riverlock.snapshot.sealed import checksum, read_hint, unseal
@@ -41,6 +43,8 @@ _SEALED: dict[str, Any] = {
     rf"{_REGION}runs/\d+\.json": Run,
     rf"{_REGION}requests/\d+\.json": Request,
     rf"{_REGION}expiring/[^/]+\.json": Expiring,
+    rf"{_REGION}starting/[^/]+\.json": Start,
+    rf"{_REGION}merged/[^/]+\.json": Merged,
     r"snapshots/[^/]+\.json": Named,
     r"leases/[^/]+\.json": LeaseRecord,
     r"forks/[^/]+\.json": ForkRecord,
@@ -281,8 +285,12 @@ def _affected_by(path: str) -> str:
         return "nothing: the next run writes it anew"
     if path.startswith(SINKS):
         return "nothing while Kafka has the sink's marker: a start writes it anew"
+    if "/starting/" in path:
+        return "nothing but who sees that a start is under way"
     if "/runs/" in path:
         return "nothing but who ran then: its number is in its name"
+    if "/merged/" in path:
+        return "nothing: files are merged again"
     if path.startswith("channels/"):
         return "input that landed there and was not read yet"
     if path.startswith("parents/"):

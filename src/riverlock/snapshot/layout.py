@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from riverlock.storage.base import Entry
 
 __all__ = [
     "FLOW",
@@ -11,7 +18,10 @@ __all__ = [
     "epoch_of",
     "fork_path",
     "lease_path",
+    "number_in",
+    "numbered",
     "parent_path",
+    "records",
     "sink_path",
     "snapshot_path",
 ]
@@ -25,6 +35,11 @@ PARENTS = "parents/"
 FORKING = "fork.json"
 CHANNELS = "channels/"
 SINKS = "sinks/"
+
+# The name that a number has: with another one, a file is none of ours.
+_NUMBERED = re.compile(r"(\d{12,})\.json")
+_BEGINS = re.compile(r"\d{12,}")
+_RECORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +98,20 @@ class RegionPaths:
         """The folder of what says that epochs are being deleted."""
         return f"{self.root}expiring/"
 
+    @property
+    def starts(self) -> str:
+        """The folder of starts that are under way."""
+        return f"{self.root}starting/"
+
+    def start(self, name: str) -> str:
+        """The announcement of a start."""
+        return f"{self.starts}{name}.json"
+
+    @property
+    def merged(self) -> str:
+        """The folder of what says which merged files wait for an epoch."""
+        return f"{self.root}merged/"
+
     def request(self, number: int) -> str:
         """One of these."""
         return f"{self.requests}{number:012d}.json"
@@ -103,6 +132,29 @@ class RegionPaths:
 def epoch_of(path: str) -> int:
     """Return the number in a file name such as ``000000000042.json``."""
     return int(path.rsplit("/", 1)[-1].partition(".")[0].partition("-")[0])
+
+
+def number_in(name: str) -> int | None:
+    """Return the number that a name begins with; None: the name is none of ours."""
+    found = _BEGINS.match(name)
+    return None if found is None else int(found[0])
+
+
+def records(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield the files that can be records, by their names; others lie beside them."""
+    for entry in entries:
+        if _RECORD.fullmatch(entry.path.rpartition("/")[2]):
+            yield entry
+
+
+def numbered(entries: Iterable[Entry]) -> list[tuple[int, Entry]]:
+    """Return records that are named by a number, in order, each with its number.
+
+    Other files may lie beside them: of an editor, a sync tool, a copy by hand. Their
+    names mean nothing to us.
+    """
+    found = [(_NUMBERED.fullmatch(e.path.rpartition("/")[2]), e) for e in entries]
+    return sorted(((int(m[1]), e) for m, e in found if m), key=lambda pair: pair[0])
 
 
 def snapshot_path(name: str) -> str:

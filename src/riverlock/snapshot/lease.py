@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from riverlock.core.clock import SystemClock
+from riverlock.core.errors import StorageError
 from riverlock.snapshot.layout import lease_path
 from riverlock.snapshot.records import LeaseRecord
 from riverlock.snapshot.sealed import seal
@@ -58,8 +59,9 @@ def leased(
     *,
     lasts: timedelta = timedelta(minutes=10),
     clock: Clock | None = None,
+    before: int | None = None,
 ) -> Iterator[Lease]:
-    """Keep an epoch and its files while it is read.
+    """Keep an epoch and its files while it is read, or until another is decided.
 
     Raises:
         SnapshotNotFoundError: It is not retained, or not whole.
@@ -70,10 +72,16 @@ def leased(
         regions={catalog.region: epoch},
         expires_us=clock.now_us() + lasts // _MICROSECOND,
         holder=f"process {os.getpid()} on {socket.gethostname()}",
+        before=before,
     )
     catalog.hold(lease_path(record.id), record, epoch=epoch)
     lease = Lease(catalog, record, clock)
     try:
         yield lease
-    finally:
+    except StorageError:
+        # What was asked of the storage may yet happen: the lease ends by itself.
+        raise
+    except BaseException:
         lease.release()
+        raise
+    lease.release()

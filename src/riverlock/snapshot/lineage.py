@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from riverlock.snapshot.layout import epoch_of
 from riverlock.snapshot.timeline import UNDONE, is_restored, spans
 
 if TYPE_CHECKING:
@@ -85,8 +84,7 @@ def lineage(catalog: Catalog, manifest: Manifest) -> Lineage:
 
 
 def _runs(catalog: Catalog) -> dict[int, Run]:
-    numbers = [epoch_of(e.path) for e in catalog.storage.list(catalog.paths.runs)]
-    found = [(n, catalog.run(n)) for n in numbers]
+    found = [(n, catalog.run(n)) for n, _ in catalog.listed_runs()]
     return {n: run for n, run in found if run is not None}
 
 

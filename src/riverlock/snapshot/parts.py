@@ -31,6 +31,7 @@ __all__ = [
     "IdSpan",
     "encode_parts",
     "group_span",
+    "read_footer",
     "read_parts",
 ]
 
@@ -134,12 +135,7 @@ def read_parts(storage: Storage, file: StateFile, span: IdSpan) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    footer = file.footer
-    assert footer is not None
-    start = file.bytes - footer.bytes
-    tail = _read(storage, file, start, footer.bytes)
-    _check(file, Part(offset=start, bytes=footer.bytes, checksum=footer.checksum), tail)
-    metadata = pq.read_metadata(pa.BufferReader(tail))
+    metadata = read_footer(storage, file)
     parts = msgspec.json.decode(metadata.metadata[_PARTS], type=list[Part])
     wanted = [n for n in range(len(parts)) if _may_hold(metadata.row_group(n), span)]
     piece = _Piece(file.bytes)
@@ -156,6 +152,24 @@ def read_parts(storage: Storage, file: StateFile, span: IdSpan) -> pa.Table:
         pa.PythonFile(piece, mode="r"), metadata=metadata, pre_buffer=False
     )
     return span.of(opened.read_row_groups(wanted, use_threads=False))
+
+
+def read_footer(storage: Storage, file: StateFile) -> Any:
+    """Return the Parquet metadata of a file in parts, reading nothing else of it.
+
+    Raises:
+        SnapshotCorruptedError: The file is missing, or its footer is not what was
+            written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    footer = file.footer
+    assert footer is not None
+    start = file.bytes - footer.bytes
+    tail = _read(storage, file, start, footer.bytes)
+    _check(file, Part(offset=start, bytes=footer.bytes, checksum=footer.checksum), tail)
+    return pq.read_metadata(pa.BufferReader(tail))
 
 
 def _may_hold(row_group: Any, span: IdSpan) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import StorageNotFoundError
-from riverlock.snapshot.layout import FORKS, LEASES
+from riverlock.snapshot.layout import FORKS, LEASES, records
 from riverlock.snapshot.records import ForkRecord, LeaseRecord
 from riverlock.snapshot.sealed import unseal
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.catalog import Catalog
 
-__all__ = ["Pin", "forks", "leases", "pinned_epochs", "pins"]
+__all__ = ["Pin", "forks", "leases", "pins"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Pin:
 
 def leases(catalog: Catalog) -> Iterator[LeaseRecord]:
     """Yield all leases of the store, expired ones too."""
-    for entry in catalog.storage.list(LEASES):
+    for entry in records(catalog.storage.list(LEASES)):
         # Its holder may give it back at any time.
         with contextlib.suppress(StorageNotFoundError):
             data = catalog.storage.get(entry.path)
@@ -43,7 +43,7 @@ def leases(catalog: Catalog) -> Iterator[LeaseRecord]:
 
 def forks(catalog: Catalog) -> Iterator[ForkRecord]:
     """Yield the forks that refer to files of the store."""
-    for entry in catalog.storage.list(FORKS):
+    for entry in records(catalog.storage.list(FORKS)):
         # A fork that has no more need of our files takes its record away.
         with contextlib.suppress(StorageNotFoundError):
             data = catalog.storage.get(entry.path)
@@ -59,8 +59,8 @@ def pins(catalog: Catalog, *, now_us: int) -> list[Pin]:
     ]
     found += [
         Pin(epoch=lease.regions[catalog.region], kind="lease", name=lease.id)
-        for lease in leases(catalog)
-        if catalog.region in lease.regions and lease.expires_us > now_us
+        for lease in _held(catalog, now_us)
+        if catalog.region in lease.regions
     ]
     found += [
         Pin(epoch=fork.epoch, kind="fork", name=fork.store)
@@ -70,6 +70,15 @@ def pins(catalog: Catalog, *, now_us: int) -> list[Pin]:
     return found
 
 
-def pinned_epochs(catalog: Catalog, *, now_us: int) -> set[int]:
-    """Return the epochs that something keeps."""
-    return {pin.epoch for pin in pins(catalog, now_us=now_us)}
+def _held(catalog: Catalog, now_us: int) -> list[LeaseRecord]:
+    """Return the leases that count: by time, or until an epoch is decided.
+
+    In this order: whoever decided that epoch meanwhile has no need of the lease.
+    """
+    found = list(leases(catalog))
+    newest = max(catalog.epochs(), default=-1) if any(r.before for r in found) else -1
+    return [
+        r
+        for r in found
+        if r.expires_us > now_us or (r.before is not None and newest < r.before)
+    ]

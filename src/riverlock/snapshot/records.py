@@ -19,6 +19,7 @@ __all__ = [
     "InputRange",
     "LeaseRecord",
     "Manifest",
+    "Meaning",
     "Named",
     "OperatorState",
     "Origin",
@@ -28,6 +29,7 @@ __all__ = [
     "Rescale",
     "Run",
     "SinkOutput",
+    "Start",
     "StateFile",
     "Stop",
     "TimerHeads",
@@ -79,6 +81,16 @@ class Run(Record, frozen=True):
     process: str = ""
 
 
+class Start(Record, frozen=True):
+    """``starting/<id>.json``: a start that has no run yet announces itself (§3.2)."""
+
+    id: str
+    host: str
+    pid: int
+    started_us: int
+    process: str = ""
+
+
 class Footer(Record, frozen=True):
     """The end of a state file, which says where its parts are (§5.6)."""
 
@@ -113,6 +125,8 @@ class Variable(Record, frozen=True):
     key: str | None = None
     scope: str = "key"  # key, group, broadcast
     ttl_us: int | None = None
+    # What reading it gives where it is not set, as JSON.
+    default: Any = None
 
 
 class TimerHeads(Record, frozen=True):
@@ -199,6 +213,21 @@ class SinkOutput(Record, frozen=True):
     kind: str
     tokens: tuple[Any, ...] = ()
     rows: int = 0
+    # The token of the run that decided it; empty in epochs of older writers.
+    run: str = ""
+    # Where the sink wrote, in words of its own; without secrets.
+    place: str = ""
+    # The rows take the place of all rows before, also if there are none.
+    replaces: bool = False
+
+
+class Meaning(Record, frozen=True):
+    """What a uid stood for in an epoch (§4.5)."""
+
+    kind: str  # source, event_time, operator
+    what: str
+    place: str = ""
+    digest: str = ""
 
 
 class Manifest(Record, frozen=True):
@@ -225,6 +254,8 @@ class Manifest(Record, frozen=True):
     inputs: dict[str, InputRange] = {}
     # DDL by uid: of sources, and of what steps of user code were given.
     columns: dict[str, str] = {}
+    # What uids stood for, also those that the code has no more.
+    meanings: dict[str, Meaning] = {}
     watermarks: dict[str, Watermark] = {}
     operators: dict[str, OperatorState] = {}
     outputs: dict[str, SinkOutput] = {}
@@ -247,12 +278,23 @@ class LeaseRecord(Record, frozen=True):
     regions: dict[str, int]
     expires_us: int
     holder: str = ""
+    # It counts as long as no epoch of this number or a later one is decided: whoever
+    # goes back holds the epoch it goes to, however long it is paused.
+    before: int | None = None
 
 
 class Expiring(Record, frozen=True):
     """``regions/<region>/expiring/<id>.json``: epochs that are being deleted (§6)."""
 
     epochs: tuple[int, ...]
+
+
+class Merged(Record, frozen=True):
+    """``regions/<region>/merged/<id>.json``: merged files that wait (§5.4)."""
+
+    operator: str
+    replaced: tuple[str, ...]
+    by: tuple[StateFile, ...]
 
 
 class SinkPlace(Record, frozen=True):
@@ -268,6 +310,8 @@ class Stop(Record, frozen=True, tag="stop"):
     run: int
     # The name to give to the last epoch of the run.
     savepoint: str | None = None
+    # A start that has no run yet; ``run`` is 0 then.
+    start: str | None = None
 
 
 class Rescale(Record, frozen=True, tag="rescale"):

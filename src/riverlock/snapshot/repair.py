@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from riverlock.core import faults
-from riverlock.core.errors import SnapshotNotFoundError, StorageNotFoundError
+from riverlock.core.errors import SnapshotNotFoundError
 from riverlock.snapshot.claims import claim, release
+from riverlock.snapshot.deletion import move_aside
 from riverlock.snapshot.inspection import QUARANTINE, inspect
 from riverlock.snapshot.layout import SINKS
 from riverlock.snapshot.restore import plan_restore
@@ -93,7 +93,10 @@ def _must_stay(path: str) -> bool:
 
 
 def quarantine(catalog: Catalog, plan: Repair, *, now_us: int) -> str:
-    """Move files aside; returns the folder. May be repeated.
+    """Move aside what a plan says and is still damaged or foreign; returns the folder.
+
+    The store may have been mended since the plan was made, by files put back from a
+    backup, or gone back to. May be repeated.
 
     Raises:
         FencedError: The flow runs; nothing was changed.
@@ -102,13 +105,8 @@ def quarantine(catalog: Catalog, plan: Repair, *, now_us: int) -> str:
     run = claim(catalog, now_us=now_us)
     folder = f"{QUARANTINE}{now_us}/"
     try:
-        for path in plan.moved:
-            try:
-                catalog.storage.put(f"{folder}{path}", catalog.storage.get(path))
-            except StorageNotFoundError:
-                continue
-            faults.hit("V4")
-            catalog.storage.delete(path)
+        still = set(plan_repair(catalog).moved)
+        move_aside(catalog, [p for p in plan.moved if p in still], folder)
     finally:
         release(catalog, run)
     return folder

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import SnapshotCorruptedError, StorageNotFoundError
-from riverlock.snapshot.layout import epoch_of
+from riverlock.snapshot.layout import numbered
 from riverlock.snapshot.records import Change, Request
 from riverlock.snapshot.sealed import seal, unseal
 
@@ -42,7 +42,7 @@ def add_request(
 
 def _last(catalog: Catalog) -> int:
     """Return the greatest number in use; a fork begins after that of its origin."""
-    listed = [epoch_of(e.path) for e in catalog.storage.list(catalog.paths.requests)]
+    listed = [n for n, _ in numbered(catalog.storage.list(catalog.paths.requests))]
     taken = 0
     # A flow whose newest manifest is damaged can still be asked to stop.
     with suppress(SnapshotCorruptedError):

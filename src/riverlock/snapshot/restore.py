@@ -22,6 +22,7 @@ from riverlock.core.errors import (
     StorageNotFoundError,
 )
 from riverlock.snapshot.claims import claim, describe, release
+from riverlock.snapshot.deletion import withdraw
 from riverlock.snapshot.lease import leased
 from riverlock.snapshot.records import InputRange, SinkOutput
 from riverlock.snapshot.sealed import read_hint
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from riverlock.snapshot.records import Manifest, Run
     from riverlock.snapshot.timeline import Span
 
-__all__ = ["Restore", "SinkRestore", "plan_restore", "restore"]
+__all__ = ["Restore", "SinkRestore", "is_open", "plan_restore", "restore"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,13 +160,17 @@ def plan_restore(
             )
             for uid, found in outputs.items()
         ),
-        is_open=_is_open(catalog, newest),
+        is_open=is_open(catalog, newest),
     )
 
 
-def _is_open(catalog: Catalog, newest: Manifest) -> bool:
+def is_open(catalog: Catalog, newest: Manifest | None) -> bool:
     """Tell whether a sink may lack output of the newest epoch."""
-    if is_restored(newest) or not any(o.tokens for o in newest.outputs.values()):
+    if (
+        newest is None
+        or is_restored(newest)
+        or not any(o.tokens for o in newest.outputs.values())
+    ):
         return False
     try:
         status = read_hint(catalog.storage.get(catalog.paths.status), Status)
@@ -228,7 +233,7 @@ def restore(
     run = claim(catalog, now_us=now_us)
     try:
         faults.hit("V1")
-        with leased(catalog, plan.target.epoch):
+        with leased(catalog, plan.target.epoch, before=plan.epoch):
             return _decide(catalog, plan, run, now_us=now_us, why=why)
     finally:
         release(catalog, run)
@@ -249,7 +254,24 @@ def _decide(
     if not catalog.decide(made):
         raise _gone_on(catalog, plan)
     faults.hit("V3")
+    _check_decided(catalog, plan, made, run)
     return made
+
+
+def _check_decided(catalog: Catalog, plan: Restore, made: Manifest, run: Run) -> None:
+    """Take the epoch back if its number was free only because it had been deleted.
+
+    We may have slept since we looked, for longer than epochs are kept. What goes on
+    from our epoch has our token in its history.
+    """
+    newest = catalog.epochs()[-1]
+    if newest == made.epoch:
+        return
+    with suppress(SnapshotError):
+        if (made.epoch, run.token) in catalog.manifest(newest).history:
+            return
+    withdraw(catalog, made.epoch)
+    raise _gone_on(catalog, plan)
 
 
 def _gone_on(catalog: Catalog, plan: Restore) -> InvalidConfigError:

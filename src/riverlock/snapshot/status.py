@@ -33,6 +33,8 @@ class Status(Record, frozen=True, kw_only=True):
     state_files: int = 0
     parallelism: int = 0
     bad_rows: int = 0
+    # Files that cannot be opened by their names; their rows are not read.
+    files_set_aside: int = 0
     # Of this run: records that came too late for what they belong to.
     late_rows: int = 0
     dead_letters: int = 0

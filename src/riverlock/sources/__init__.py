@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.ids import check_name
 from riverlock.core.types import Schema, SchemaLike, schema_of
+from riverlock.sources.base import check_missing
 from riverlock.sources.kafka_source import kafka
 from riverlock.sources.redis_table import redis
 from riverlock.sources.sql_source import sql
@@ -29,6 +31,17 @@ __all__ = [
 ]
 
 _FORMATS = ("json", "csv", "parquet", "text")
+# Options of Spark's reader with which rows or files would be left out unseen.
+_REFUSED = (
+    "mode",
+    "columnnameofcorruptrecord",
+    "pathglobfilter",
+    "modifiedbefore",
+    "modifiedafter",
+    "recursivefilelookup",
+    "ignorecorruptfiles",
+    "ignoremissingfiles",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +53,16 @@ class Files:
     schema: Schema | None
     bad_rows: str
     bounded: bool = False
+    missing: str = "fail"
     options: Mapping[str, str] = field(default_factory=dict)
     kind: str = "files"
+    # As it was given; ``path`` is what it meant where the flow was built.
+    given: str = ""
+
+    @property
+    def place(self) -> str:
+        """What tells it from others of its kind."""
+        return self.given or self.path
 
     @property
     def bad_columns(self) -> str:
@@ -49,18 +70,26 @@ class Files:
         return "file string, record string"
 
 
-def files(
+def files(  # noqa: PLR0913 - keyword-only settings
     path: str,
     *,
     format: str,
     schema: SchemaLike | None = None,
     bad_rows: str = "report",
     bounded: bool = False,
+    missing: str = "fail",
     **options: object,
 ) -> Files:
     """Read the files of a directory, each exactly once, new ones as they appear.
 
     Files must be moved in whole and never changed: an epoch can be read again later.
+    Names that begin with ``.`` or ``_``, or end in ``.tmp`` or ``._COPYING_``, are
+    those of files that are not whole yet, and are left alone.
+
+    Every line is a row of the stream or of ``stream.bad``, whichever columns are used:
+    a value that does not fit its column, text that is not UTF-8, fields of CSV that
+    are too few or too many, more than one value in a line of JSON. Blank lines of JSON
+    and CSV are no rows.
 
     Args:
         path: A directory, or a pattern such as ``in/2026-*``.
@@ -70,7 +99,11 @@ def files(
             them in status and offers them as ``stream.bad``; ``fail`` stops the flow.
         bounded: Whether no more files will come. Event time then ends with the last of
             them, so that every window and timer is done.
-        options: Options of Spark's reader, such as ``header=True``.
+        missing: What if the directory (of a pattern, the one above it) is not there:
+            ``fail``, when the flow is checked, at its start and while it runs; or
+            ``wait`` until it comes.
+        options: Options of Spark's reader, such as ``header=True``. Those that would
+            leave out rows or files unseen are refused.
 
     Raises:
         InvalidConfigError: An argument does not fit.
@@ -83,6 +116,16 @@ def files(
         raise InvalidConfigError(
             "bad_rows", expected="report or fail", found=repr(bad_rows)
         )
+    check_missing(missing)
+    for name in options:
+        if name.lower() in _REFUSED:
+            raise InvalidConfigError(
+                f"files {path!r}",
+                expected="options that leave out neither rows nor files",
+                found=name,
+                hint="bad_rows= says what becomes of rows that cannot be parsed; a"
+                " pattern as path chooses files",
+            )
     if format == "text":
         schema = "value string"
     if schema is None:
@@ -93,11 +136,13 @@ def files(
             hint='write schema="user string, amount double"',
         )
     return Files(
-        path=path,
+        path=os.path.abspath(path),  # noqa: PTH100 - it may be a pattern
+        given=path,
         format=format,
         schema=schema_of(schema),
         bad_rows=bad_rows,
         bounded=bounded,
+        missing=missing,
         options={k: _option(v) for k, v in options.items()},
     )
 
@@ -118,6 +163,11 @@ class Generator:
     bounded: bool = False
     kind: str = "generator"
     schema: Schema | None = None
+
+    @property
+    def place(self) -> str:
+        """What tells it from others of its kind."""
+        return ", ".join(f"{name}: {text}" for name, text in self.columns.items())
 
 
 def generator(  # noqa: PLR0913 - keyword-only settings
@@ -187,6 +237,11 @@ class PythonSource:
     options: Mapping[str, str] = field(default_factory=dict)
     kind: str = "python"
 
+    @property
+    def place(self) -> str:
+        """What tells it from others of its kind."""
+        return str(self.data_source.__qualname__)
+
 
 def python(
     data_source: type, *, schema: SchemaLike | None = None, **options: object
@@ -221,6 +276,11 @@ class SparkStream:
     trigger_us: int
     kind: str = "spark_stream"
     schema: Schema | None = None
+
+    @property
+    def place(self) -> str:
+        """What tells it from others of its kind."""
+        return self.channel
 
 
 def spark_stream(

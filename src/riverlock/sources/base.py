@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from riverlock.core.errors import InvalidConfigError
+
 if TYPE_CHECKING:
     from riverlock.core.types import Schema
 
-__all__ = ["Source"]
+__all__ = ["Source", "check_missing"]
 
 
 @runtime_checkable
@@ -16,7 +18,8 @@ class Source(Protocol):
 
     A source names positions (*offsets*, JSON) and reads any range between two of them,
     as often as asked, with the same rows in the same order. It is described by a frozen
-    value; the reader is found by the value's type.
+    value; the reader is found by the value's type. It may have an attribute ``place``,
+    a text without secrets that tells it from others of its kind.
     """
 
     @property
@@ -28,3 +31,15 @@ class Source(Protocol):
     def schema(self) -> Schema | None:
         """The columns, if known before Spark has looked."""
         ...
+
+
+def check_missing(missing: str) -> None:
+    """Check what is to be done about an input that does not exist.
+
+    Raises:
+        InvalidConfigError: It is neither ``fail`` nor ``wait``.
+    """
+    if missing not in ("fail", "wait"):
+        raise InvalidConfigError(
+            "missing", expected="fail or wait", found=repr(missing)
+        )

@@ -52,6 +52,11 @@ class Kafka:
     kind: str = "kafka"
 
     @property
+    def place(self) -> str:
+        """What tells it from others of its kind."""
+        return ", ".join(self.topics)
+
+    @property
     def bad_columns(self) -> str:
         """The columns of ``stream.bad``."""
         return "topic string, partition int, offset bigint, record binary"

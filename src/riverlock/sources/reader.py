@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-__all__ = ["Reader"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from riverlock.snapshot.records import InputRange
+
+__all__ = ["Reader", "Rechecked", "Situated", "check_situated"]
 
 
 class Reader(Protocol):
@@ -28,6 +33,15 @@ class Reader(Protocol):
         """Whether ``advance`` and ``read`` may go on before the last range is done.
 
         For sources that keep nothing of a range until it is committed.
+        """
+        ...
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether stages of an epoch that read a range at different times see the same.
+
+        For sources that are sure to give the same rows, or fail. Others are read by
+        one stage, which stores the rows for the others.
         """
         ...
 
@@ -62,3 +76,42 @@ class Reader(Protocol):
     def close(self) -> None:
         """Let go of whatever is open."""
         ...
+
+
+@runtime_checkable
+class Situated(Protocol):
+    """A reader whose offsets belong to a place, which may be another one by now."""
+
+    def check_place(self, offset: Any) -> None:
+        """Look whether an offset is one of this place; asked before a run begins.
+
+        Raises:
+            SourceError: It is not; nothing was read.
+        """
+        ...
+
+
+@runtime_checkable
+class Rechecked(Protocol):
+    """A reader whose source may change while tasks read it."""
+
+    def recheck(self, start: Any, end: Any) -> None:
+        """See, after a range was read, that it still is what was planned.
+
+        Raises:
+            SourceError: It is not; the epoch must not be decided.
+        """
+        ...
+
+
+def check_situated(
+    readers: Mapping[str, Reader], inputs: Mapping[str, InputRange]
+) -> None:
+    """Look whether what was read so far was read at the places of these readers.
+
+    Raises:
+        SourceError: It was not; nothing was read.
+    """
+    for uid, reader in readers.items():
+        if isinstance(reader, Situated) and uid in inputs:
+            reader.check_place(inputs[uid].end)

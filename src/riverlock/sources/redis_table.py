@@ -11,7 +11,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from riverlock.core.errors import EpochAbortedError, InvalidConfigError, SourceError
+from riverlock.core.errors import (
+    InvalidConfigError,
+    SourceError,
+    SourceUnavailableError,
+)
 from riverlock.core.extras import load_extra
 from riverlock.core.types import Schema, SchemaLike, schema_of
 
@@ -59,7 +63,7 @@ class RedisTable:
 
         Raises:
             SourceError: A key or a value is not as declared.
-            EpochAbortedError: The server does not answer.
+            SourceUnavailableError: The server does not answer.
         """
         return spark.createDataFrame(self.table())
 
@@ -68,7 +72,7 @@ class RedisTable:
 
         Raises:
             SourceError: A key or a value is not as declared, or we are not let in.
-            EpochAbortedError: The server does not answer.
+            SourceUnavailableError: The server does not answer.
         """
         import pyarrow as pa
 
@@ -79,8 +83,8 @@ class RedisTable:
         except package.AuthenticationError as error:
             raise self._wrong(f"it does not let us in: {error}") from None
         except (package.ConnectionError, package.TimeoutError):
-            raise EpochAbortedError(
-                epoch=0, reason=f"looking up in {self._name}", cause="no answer"
+            raise SourceUnavailableError(
+                self._name, what="the server does not answer"
             ) from None
         except package.RedisError as error:
             raise self._wrong(str(error)) from None

@@ -50,6 +50,11 @@ class Sql:
     bounded: bool
     kind: str = "sql"
 
+    @property
+    def place(self) -> str:
+        """What tells it from others of its kind; nothing secret."""
+        return f"{self.address} {self.table or self.query}"
+
 
 def sql(  # noqa: PLR0913 - keyword-only settings
     url: str,

@@ -26,7 +26,7 @@ def upgrade_of(catalog: Catalog, compiled: CompiledFlow, newest: Manifest) -> Up
     """
     changes = pending_changes(catalog, newest)
     operators = with_changes(newest.operators, changes, epoch=newest.epoch + 1)
-    return compiled.upgrade(operators)
+    return compiled.upgrade(operators, catalog.storage)
 
 
 def check_upgrade(catalog: Catalog, compiled: CompiledFlow, newest: Manifest) -> None:
@@ -48,7 +48,7 @@ def adopted(
         RiverlockError: A migration function or the storage failed.
     """
     check_upgrade(catalog, compiled, found)
-    upgrade = compiled.upgrade(found.operators)
+    upgrade = compiled.upgrade(found.operators, catalog.storage)
     layouts = {
         s.id: s.program.layout() for s in compiled.stages if isinstance(s, KeyedStage)
     }

@@ -22,7 +22,9 @@ from riverlock.flow.aggregator import Aggregator
 from riverlock.flow.partial import Merge, PartialAggregate, PythonAggregate
 from riverlock.flow.windows import TimeWindows
 from riverlock.runtime.columns import MARK, PART, ROWS, SEQ, SOURCE, TIME, WINDOW
+from riverlock.spark.clock import at_time
 from riverlock.spark.frames import as_column, hidden_columns, pane_end
+from riverlock.spark.repeatable import has_clock
 from riverlock.spark.splits import split_aggregator, split_expression
 
 if TYPE_CHECKING:
@@ -49,8 +51,12 @@ class Combine:
     # A part that counts all rows, if there is one: Spark computes it once.
     counts: str | None = None
 
-    def apply(self, frame: DataFrame) -> DataFrame:
-        """Return one row per key, pane and partition, with the partial aggregates."""
+    def apply(self, frame: DataFrame, now_us: int | None = None) -> DataFrame:
+        """Return one row per key, pane and partition, with the partial aggregates.
+
+        Expressions that ask for the time of day are given ``now_us``: a part that Spark
+        has planned cannot be changed any more.
+        """
         grouping = list(self.keys)
         if self.window is not None:
             frame = frame.withColumn(WINDOW, pane_end(self.window))
@@ -64,9 +70,10 @@ class Combine:
         if self.window is not None and self.counts is None:
             parts[ROWS] = F.count(F.lit(1))
         columns = [c.alias(n) for n, c in parts.items()]
-        partial = _partial(
-            frame.groupBy(*grouping).agg(*columns), len(grouping), len(parts)
-        )
+        aggregated = frame.groupBy(*grouping).agg(*columns)
+        if now_us is not None:
+            aggregated = at_time(aggregated, now_us)
+        partial = _partial(aggregated, len(grouping), len(parts))
         if partial is not None:
             named = partial.toDF(*grouping, *parts)
             made = named.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
@@ -79,6 +86,10 @@ class Combine:
             made = made.withColumn(ROWS, F.col(f"`{self.counts}`"))
         return made
 
+    def has_clock(self, frame: DataFrame) -> bool:
+        """Tell whether the rows, or the aggregates, ask for the time of day."""
+        return has_clock(frame.agg(*map(as_column, self.parts.values())))
+
 
 @dataclass(frozen=True)
 class Singles:
@@ -87,11 +98,15 @@ class Singles:
     keys: tuple[str, ...]
     parts: Mapping[str, str]
 
-    def apply(self, frame: DataFrame) -> DataFrame:
+    def apply(self, frame: DataFrame, now_us: int | None = None) -> DataFrame:
         """Return the partial aggregates of every row."""
         parts = [F.expr(text).alias(name) for name, text in self.parts.items()]
         keys = [F.col(f"`{k}`") for k in self.keys]
         return frame.select(*keys, *parts, *hidden_columns(frame))
+
+    def has_clock(self, frame: DataFrame) -> bool:
+        """Tell whether the rows, or the aggregates, ask for the time of day."""
+        return has_clock(self.apply(frame))
 
 
 def _partial(aggregated: DataFrame, keys: int, parts: int) -> DataFrame | None:

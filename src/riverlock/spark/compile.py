@@ -2,7 +2,8 @@
 
 A stage is one Spark job per epoch: stateless work, at most one exchange by key group,
 then keyed Python work. Sinks that read a keyed output directly are staged inside its
-tasks; every other sink has a stage of its own.
+tasks; all sinks of any other step share a stage without keys, and so do stages that
+must not evaluate a step once more (``sharing``).
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ from riverlock.flow.graph import (
     Connect,
     EventTime,
     Keyed,
+    Late,
     Output,
     Read,
     RowWise,
     Write,
+    declared_behind_keyed,
+    event_times_of,
     inputs_of,
     operator_times,
 )
+from riverlock.flow.meaning import meanings_of
 from riverlock.flow.operators import Aggregate, BuiltIn
 from riverlock.flow.process import check_process, overrides, side_outputs
 from riverlock.flow.unkeyed import ALL_RECORDS
@@ -47,28 +52,37 @@ from riverlock.runtime.program import (
     UPDATES,
     OperatorProgram,
 )
+from riverlock.runtime.renumbering import plan_renumbering, to_write
 from riverlock.runtime.task import Targets
 from riverlock.runtime.upgrade import Declared, plan_upgrade
 from riverlock.sinks.base import SinkUse, TwoPhaseSink
 from riverlock.sinks.stagers import TableStager
+from riverlock.snapshot.files import variables_in
 from riverlock.snapshot.records import InputRange
 from riverlock.spark.aggregates import Combine, Singles, plan_aggregates
-from riverlock.spark.frames import Frames, LateRows, known_columns, visible
+from riverlock.spark.frames import Frames, LateRows, Rows, known_columns, visible
 from riverlock.spark.gaps import with_gap
+from riverlock.spark.repeatable import has_clock
+from riverlock.spark.rowwise import row_function
+from riverlock.spark.sharing import Sharing
 from riverlock.state.keys import check_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
     from riverlock.flow.flow import Flow
     from riverlock.flow.graph import Node
     from riverlock.runtime.input_columns import InputChanges
+    from riverlock.runtime.renumbering import Renumbering
     from riverlock.runtime.upgrade import Upgrade
     from riverlock.sinks.stager import Stager
-    from riverlock.snapshot.records import Manifest, OperatorState
+    from riverlock.snapshot.records import Manifest, Meaning, OperatorState
     from riverlock.sources.reader import Reader
+    from riverlock.spark.rowwise import RowFunction
+    from riverlock.storage.base import Storage
 
 __all__ = ["CompiledFlow", "KeyedStage", "WriteStage", "compile_flow"]
 
@@ -84,11 +98,10 @@ class KeyedStage:
     combine: Combine | Singles | None
     targets: dict[str, Targets]
     event_times: tuple[str, ...]  # declarations whose minimum is the watermark
-
-    @property
-    def reads_only_sources(self) -> bool:
-        """Whether no other keyed stage must run before it in an epoch."""
-        return _reads_only_sources(self.node)
+    # Whether its frame asks for the time of day.
+    has_clock: bool = False
+    # Whether all that its frame needs is known before the epoch begins.
+    can_read_ahead: bool = False
 
     @property
     def plan(self) -> OperatorPlan:
@@ -105,12 +118,18 @@ class KeyedStage:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteStage:
-    """Stateless work for one sink."""
+    """Stateless work, done once for all who read it: sinks and later stages."""
 
     id: str
-    node: Write
+    node: Node
+    # The columns of its rows: those that users see, and all.
     schema: Schema
-    targets: Targets
+    struct: StructType
+    targets: dict[str, Targets]
+    # The rows that its tasks are given, and user code that they call with them.
+    given: Node
+    function: RowFunction | None = None
+    has_clock: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +147,26 @@ class CompiledFlow:
     # Of sources, and of what steps of user code are given: DDL by uid.
     columns: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def shared(self) -> list[WriteStage]:
+        """Stages whose rows later ones read."""
+        writes = [s for s in self.stages if isinstance(s, WriteStage)]
+        return [s for s in writes if s.targets[MAIN].is_staged]
+
+    @property
+    def meanings(self) -> dict[str, Meaning]:
+        """What the uids of the flow stand for."""
+        return meanings_of(self.flow)
+
+    @property
+    def generated(self) -> list[dict[str, str]]:
+        """Whose state and offsets hang on the order of the code, and what to write."""
+        return to_write(self.meanings, self.flow.generated)
+
+    def renumbering(self, newest: Manifest) -> Renumbering:
+        """Return which generated uids stand for something else than in an epoch."""
+        return plan_renumbering(newest, self.meanings, self.flow.generated)
+
     def inputs(self, newest: Manifest) -> InputChanges:
         """Return how the columns of sources differ from those of an epoch."""
         return plan_inputs(
@@ -138,12 +177,21 @@ class CompiledFlow:
             epoch=newest.epoch,
         )
 
-    def upgrade(self, operators: Mapping[str, OperatorState]) -> Upgrade:
+    def upgrade(
+        self, operators: Mapping[str, OperatorState], storage: Storage
+    ) -> Upgrade:
         """Return what becomes of the operators of a snapshot.
 
         Raises:
             InvalidConfigError: What the flow says of renamed operators makes no sense.
+            SnapshotCorruptedError: A file that had to be looked into is damaged.
         """
+
+        def columns(state: OperatorState) -> frozenset[str]:
+            return frozenset[str]().union(
+                *(variables_in(storage, file) for file in state.files)
+            )
+
         keyed = [s for s in self.stages if isinstance(s, KeyedStage)]
         declared = {
             s.id: Declared(
@@ -158,6 +206,7 @@ class CompiledFlow:
             declared,
             renamed=self.flow.renames,
             retired=self.flow.retirements,
+            columns=columns,
         )
 
 
@@ -195,16 +244,25 @@ class _Compiler:
         self._event_times = {n.uid: n for n in flow.find(EventTime)}
         self._staged: dict[tuple[str, str], tuple[Schema, list[str]]] = {}
         self._uses: dict[str, SinkUse] = {}
+        # Nodes that have a stage.
+        self._made: set[Node] = set()
         nothing = {u: r.initial() for u, r in readers.items()}
         ranges = {u: InputRange(start=o, end=o) for u, o in nothing.items()}
-        self._frames = Frames(
-            spark,
-            readers,
-            ranges,
-            self._event_times,
-            self._staged,
-            {k.uid: LateRows(0, None) for k in flow.keyed},
-        )
+
+        def make_frames() -> Frames:
+            late = {k.uid: LateRows(0, None) for k in flow.keyed}
+            return Frames(
+                spark,
+                readers,
+                ranges,
+                self._event_times,
+                self._staged,
+                late,
+                says_source=any(map(declared_behind_keyed, flow.keyed)),
+            )
+
+        self._frames = make_frames()
+        self._sharing = Sharing(flow, readers, make_frames)
 
     def compile(self) -> CompiledFlow:
         if not any(isinstance(n, Write | Keyed) for n in self._nodes):
@@ -216,10 +274,15 @@ class _Compiler:
             )
         stages: list[KeyedStage | WriteStage] = []
         for node in self._nodes:
+            if isinstance(node, Late):
+                self._sharing.check_late(node)
             if isinstance(node, Keyed):
                 stages.append(self._keyed(node))
-            elif isinstance(node, Write) and not _is_direct(node):
-                stages.append(self._write(node))
+            elif not isinstance(node, Write):
+                if self._sharing.has_stage(node):
+                    stages.append(self._shared(node, len(stages)))
+            elif self._is_first(node):
+                stages.append(self._write(node.input, f"write-{node.uid}"))
         staged = {
             place: schema
             for place, (schema, _) in self._staged.items()
@@ -257,10 +320,14 @@ class _Compiler:
         frame = self._frames.frame(node.input)
         _check_has_time(frame, node)
         frame = with_gap(frame, node)
+        clocks = has_clock(frame)
+        if node.broadcast is not None:
+            clocks |= has_clock(self._frames.frame(node.broadcast))
         combine, process = None, node.process
         if process is None:
             _check_columns(frame, node)
             combine, process = self._aggregate(frame, node)
+            clocks = combine.has_clock(frame)
             frame = combine.apply(frame)
         columns = visible(frame)
         keys = _keys(columns, node)
@@ -285,6 +352,10 @@ class _Compiler:
             combine=combine,
             targets=self._targets(node, program),
             event_times=tuple(t.uid for t in operator_times(node)),
+            has_clock=clocks,
+            can_read_ahead=not clocks
+            and _reads_only_sources(node)
+            and not self._sharing.reads_shared(node),
         )
 
     @staticmethod
@@ -332,6 +403,7 @@ class _Compiler:
             has_dead_letters=node.on_error is not None,
             event_times=tuple(self._event_times),
             time_column=MARK if self._has_marks else TIME,
+            has_event_time=bool(event_times_of(node)),
             follows_keyed=not _reads_only_sources(node.input),
             source=source_of(process),
         )
@@ -393,14 +465,49 @@ class _Compiler:
             for i in inputs_of(n)
         )
 
-    def _write(self, node: Write) -> WriteStage:
-        schema = visible(self._frames.frame(node.input))
+    def _is_first(self, node: Write) -> bool:
+        """Tell whether a sink is the first of those that a stage is made for."""
+        if isinstance(node.input, Output) or node.input in self._made:
+            return False
+        self._made.add(node.input)
+        return True
+
+    def _shared(self, node: Node, number: int) -> WriteStage:
+        """Return a stage whose rows are all that others see of a node."""
+        self._made.add(node)
+        stage = self._write(node, f"shared-rows-{number}")
+        self._frames.share(node, Rows(stage.struct))
+        return stage
+
+    def _write(self, node: Node, name: str) -> WriteStage:
+        """Return the stage of all sinks that read a node."""
+        frame, sharing = self._frames.frame(node), self._sharing
+        schema = visible(frame)
+        is_shared = sharing.has_stage(node)
+        struct = sharing.share(node, frame).struct if is_shared else frame.schema
+        is_staged = is_shared and sharing.is_read_later(node)
+        main = Targets(sinks=self._sinks(node, schema), is_staged=is_staged)
+        targets, given, function = {MAIN: main}, node, None
+        dead = sharing.dead_letters(node)
+        if dead is not None:
+            assert isinstance(node, RowWise)
+            targets[DEAD] = Targets(sinks=self._sinks(dead, schema_of(DEAD_SCHEMA)))
+            given = node.input
+            function = row_function(self._frames.frame(given), node)
         return WriteStage(
-            id=f"write-{node.uid}",
+            id=name,
             node=node,
             schema=schema,
-            targets=Targets(sinks={node.uid: self._stager(node, schema)}),
+            struct=struct,
+            targets=targets,
+            given=given,
+            function=function,
+            has_clock=has_clock(frame),
         )
+
+    def _sinks(self, node: Node, schema: Schema) -> dict[str, Stager]:
+        writes = [w for w in self._flow.writes if w.input is node]
+        return {w.uid: self._stager(w, schema) for w in writes}
 
     def _stager(self, node: Write, schema: Schema) -> Stager:
         use = SinkUse(uid=node.uid, schema=schema, replaces=node.replaces)
@@ -425,10 +532,6 @@ class _Compiler:
         ]
         text = json.dumps([self._flow.describe(), sources], default=str)
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
-
-
-def _is_direct(node: Write) -> bool:
-    return isinstance(node.input, Output) and isinstance(node.input.input, Keyed)
 
 
 def _pickled(program: OperatorProgram) -> bytes:

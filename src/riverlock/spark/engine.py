@@ -26,7 +26,7 @@ from riverlock.core.errors import (
 from riverlock.flow.graph import declared_behind_keyed
 from riverlock.flow.unkeyed import ALL, ALL_RECORDS
 from riverlock.runtime.baseline import Baseline
-from riverlock.runtime.columns import GROUP, INPUT, SEQ
+from riverlock.runtime.columns import BRANCH, GROUP, INPUT, SEQ
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
     BROADCASTS,
@@ -34,7 +34,7 @@ from riverlock.runtime.inputs import (
     INITIAL_ROW,
     INITIALS,
 )
-from riverlock.runtime.program import LATE_ROWS, EpochInfo
+from riverlock.runtime.program import LATE_ROWS, MAIN, EpochInfo
 from riverlock.runtime.task import (
     KeyedEpoch,
     KeyedTask,
@@ -42,13 +42,15 @@ from riverlock.runtime.task import (
     StageTask,
     decode_outcome,
 )
+from riverlock.sources.reader import Rechecked
+from riverlock.spark.clock import at_time
 from riverlock.spark.compile import (
     CompiledFlow,
     KeyedStage,
     WriteStage,
     initial_frame,
 )
-from riverlock.spark.frames import Frames, LateRows
+from riverlock.spark.frames import Frames, LateRows, Rows
 from riverlock.spark.gaps import with_gap
 from riverlock.spark.remote import explained, last_line, unlogged
 
@@ -119,7 +121,15 @@ class SparkEngine:
             )
             with self.ahead.reading(following, self._frames_ahead, self.parallelism):
                 rows = self._collect(frame, begun)
+        self._recheck(order)
         return self._votes(rows, order.epoch, order.planned.seed)
+
+    def _recheck(self, order: RunStage) -> None:
+        """See that what tasks have read is what was planned."""
+        for uid, span in order.planned.inputs.items():
+            reader: object = self.readers.get(uid)
+            if isinstance(reader, Rechecked) and span.start != span.end:
+                reader.recheck(span.start, span.end)
 
     def delivered(
         self, order: RunStage, parent: Manifest | None
@@ -133,6 +143,7 @@ class SparkEngine:
         with self._job(order):
             rows = self.rows(self._stage(order), order, parent)
             packed = [] if rows is None else rows.mapInArrow(_packed, _PACKED).collect()
+        self._recheck(order)
         for partition, batch in packed:
             with pa.ipc.open_stream(bytes(batch)) as stream:
                 found.setdefault(partition, []).extend(stream)
@@ -215,15 +226,11 @@ class SparkEngine:
         staged = {
             (uid, name): (
                 schema,
-                [
-                    f"{root}/{path}"
-                    for vote in earlier.get(uid, ())
-                    for path in vote.staged.get(name, ())
-                ],
+                [f"{root}/{path}" for path in _staged(earlier.get(uid, ()), name)],
             )
             for (uid, name), schema in self.compiled.staged.items()
         }
-        return Frames(
+        frames = Frames(
             self.spark,
             self.readers,
             inputs,
@@ -232,6 +239,12 @@ class SparkEngine:
             late,
             says_source=any(map(declared_behind_keyed, self.compiled.flow.keyed)),
         )
+        for stage in self.compiled.shared:
+            if stage.id in earlier:
+                files = _staged(earlier[stage.id], MAIN)
+                found = Rows(stage.struct, [f"{root}/{path}" for path in files])
+                frames.share(stage.node, found)
+        return frames
 
     def _late(self, order: RunStage, parent: Manifest | None) -> dict[str, LateRows]:
         """Return what the windows that ran before say of late records."""
@@ -251,7 +264,7 @@ class SparkEngine:
         return {
             stage.id: self._keyed_frame(stage, frames)
             for stage in self.compiled.stages
-            if isinstance(stage, KeyedStage) and stage.reads_only_sources
+            if isinstance(stage, KeyedStage) and stage.can_read_ahead
         }
 
     def _place(self, stage: str) -> Place:
@@ -287,18 +300,22 @@ class SparkEngine:
         frames = self._frames(order.planned.inputs, order.earlier, late)
         if isinstance(stage, KeyedStage):
             initial = _needs_initial(stage, parent)
-            return self._exchange(stage, frames, takes_initial=initial)
-        is_empty = frames.is_empty(stage.node.input)
-        return None if is_empty else frames.frame(stage.node.input)
+            now_us = order.planned.now_us if stage.has_clock else None
+            rows = self._exchange(stage, frames, now_us, takes_initial=initial)
+        else:
+            if frames.is_empty(stage.given):
+                return None
+            rows = frames.frame(stage.given)
+        return at_time(rows, order.planned.now_us) if stage.has_clock else rows
 
     def write_task(self, stage: WriteStage, order: RunStage) -> StageTask:
-        """Return what stages the rows of one sink in an epoch."""
+        """Return what stages the rows of a step in an epoch."""
         return StageTask(
             place=self._place(stage.id),
             epoch=order.epoch,
             seed=order.planned.seed,
             targets=stage.targets,
-            schema=stage.schema,
+            split=None if stage.function is None else stage.function.split,
         )
 
     def begun(
@@ -338,7 +355,7 @@ class SparkEngine:
 
     def _keyed_frame(self, stage: KeyedStage, frames: Frames) -> DataFrame:
         """Return the votes of the stage; what is new in an epoch comes with its job."""
-        exchanged = self._exchange(stage, frames, takes_initial=False)
+        exchanged = self._exchange(stage, frames, None, takes_initial=False)
         return exchanged.mapInArrow(_InKeyedTask(self.keyed_task(stage)), _OUTCOME)
 
     def keyed_task(self, stage: KeyedStage) -> KeyedTask:
@@ -353,12 +370,17 @@ class SparkEngine:
         )
 
     def _exchange(
-        self, stage: KeyedStage, frames: Frames, *, takes_initial: bool
+        self,
+        stage: KeyedStage,
+        frames: Frames,
+        now_us: int | None,
+        *,
+        takes_initial: bool,
     ) -> DataFrame:
         """Return the rows of the stage, each in the partition that owns its key."""
         parts = []
         if not frames.is_empty(stage.node.input):
-            parts.append(self._events(stage, frames))
+            parts.append(self._events(stage, frames, now_us))
         if takes_initial:
             parts.append(self._initial(stage))
         owner = self._owner if parts else _OWNER
@@ -391,10 +413,12 @@ class SparkEngine:
             GROUP, F.expr(f"cast(pmod(xxhash64({hashed}), {groups}) as int)")
         )
 
-    def _events(self, stage: KeyedStage, frames: Frames) -> DataFrame:
+    def _events(
+        self, stage: KeyedStage, frames: Frames, now_us: int | None
+    ) -> DataFrame:
         frame = with_gap(frames.frame(stage.node.input), stage.node)
         if stage.combine is not None:
-            frame = stage.combine.apply(frame)
+            frame = stage.combine.apply(frame, now_us)
         program, keys = stage.program, stage.node.keys
         if program.keys == ALL_RECORDS:
             frame = frame.withColumn(ALL, F.lit(None).cast("boolean"))
@@ -409,7 +433,7 @@ class SparkEngine:
         owners = F.expr(f"explode(sequence(0, {self.parallelism - 1}))")
         return frame.select(
             F.struct(*shown).alias(BROADCAST_ROW),
-            F.col(SEQ),
+            *(c for c in (SEQ, BRANCH) if c in frame.columns),
             F.lit(BROADCASTS).alias(INPUT),
             owners.alias(_OWNER),
         )
@@ -424,6 +448,10 @@ class SparkEngine:
             F.lit(INITIALS).alias(INPUT),
         )
         return self._with_group(packed, stage.node.keys)
+
+
+def _staged(votes: Iterable[Vote], name: str) -> list[str]:
+    return [path for vote in votes for path in vote.staged.get(name, ())]
 
 
 def _needs_initial(stage: KeyedStage, parent: Manifest | None) -> bool:

@@ -7,9 +7,10 @@ runs.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from riverlock.core.errors import DefinitionError, InvalidFlowError
-from riverlock.core.times import END_US
+from riverlock.core.times import END_US, START_US
 from riverlock.core.types import Field, Schema, schema_of
 from riverlock.flow.graph import (
     Connect,
@@ -37,6 +38,7 @@ from riverlock.spark.connect import connected
 from riverlock.spark.gaps import with_gap
 from riverlock.spark.remote import unlogged
 from riverlock.spark.rowwise import row_wise
+from riverlock.spark.sql.stage import over_shown
 from riverlock.spark.static import join_static
 from riverlock.spark.structs import struct_of
 
@@ -45,10 +47,12 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.records import InputRange
     from riverlock.sources.reader import Reader
+    from riverlock.spark.sql.tree import Trees
 
 __all__ = [
     "Frames",
     "LateRows",
+    "Rows",
     "as_column",
     "hidden_columns",
     "known_columns",
@@ -59,6 +63,8 @@ __all__ = [
 # Positions of several sources must not meet: the source's number comes first. Spark's
 # own number has 31 bits of partition above 33 bits of row; 23 of those are left.
 _SOURCE_SHIFT = 56
+# All columns, as in struct(*) or e.*; where two things are multiplied, one is before.
+_STAR = re.compile(r"(?:^|[(,.'])\s*\*")
 
 
 def as_column(expression: Any) -> Column:
@@ -87,6 +93,13 @@ def known_columns(frame: DataFrame) -> Schema:
         with suppress(DefinitionError):
             found |= {f.name: f for f in schema_of(StructType([each])).fields}
     return Schema(tuple(f for f in found.values() if f.name not in HIDDEN))
+
+
+class Rows(NamedTuple):
+    """Rows that were staged: all their columns, and the files."""
+
+    struct: StructType
+    paths: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -119,10 +132,13 @@ def _is_closed(window: TimeWindows | SessionWindows, at_us: int) -> Column:
 
 
 def _is_endless(window: TimeWindows | SessionWindows) -> Column:
-    """Return whether a row has no windows, or none that end before time does."""
+    """Return whether a row has windows that reach out of time, or no session."""
     if isinstance(window, SessionWindows):
         return F.expr("false" if window.gap_expr is None else f"ifnull({GAP}, 0) <= 0")
-    return _last_end(window) > F.lit(END_US)
+    pane, last = pane_end(window), _last_end(window)
+    first = pane + F.pmod(F.lit(window.phase_us) - pane, window.slide_us)
+    is_outside = (last > F.lit(END_US)) | (first < F.lit(START_US + window.size_us))
+    return (last >= pane) & is_outside
 
 
 class Frames:
@@ -156,11 +172,14 @@ class Frames:
         self._event_times = event_times
         self._staged = staged
         self._late = late or {}
+        self._shared: dict[Node, Rows] = {}
         self._says_source = says_source or len(event_times) > 1
         self._made: dict[Node, DataFrame] = {}
 
     def is_empty(self, node: Node) -> bool:
         """Tell whether a node can have no rows in this epoch."""
+        if node in self._shared:
+            return not self._shared[node].paths
         match node:
             case Read():
                 span = self._ranges[node.uid]
@@ -187,10 +206,18 @@ class Frames:
         if node not in self._made:
             try:
                 with unlogged():
-                    self._made[node] = self._make(node)
+                    shared = self._shared.get(node)
+                    self._made[node] = (
+                        self._make(node) if shared is None else self._stored(shared)
+                    )
             except (AnalysisException, ParseException) as error:
                 raise _explained(node, error) from error
         return self._made[node]
+
+    def share(self, node: Node, rows: Rows) -> None:
+        """Take rows of a node from now on that a stage has evaluated."""
+        self._shared[node] = rows
+        self._made.pop(node, None)
 
     def _make(self, node: Node) -> DataFrame:
         match node:
@@ -201,7 +228,7 @@ class Frames:
             case Relational():
                 return self._relational(node)
             case RowWise():
-                return row_wise(self.frame(node.input), node, dead=False)
+                return row_wise(self.frame(node.input), node)
             case Union():
                 return self._union(node)
             case Connect():
@@ -218,12 +245,13 @@ class Frames:
 
     def _of_output(self, node: Output) -> DataFrame:
         work = node.input
-        if isinstance(work, RowWise):
-            return row_wise(self.frame(work.input), work, dead=True)
-        return self._output(*self._staged[(work.uid, node.name)])
+        assert isinstance(work, Keyed), "dead letters come with the rows"
+        schema, paths = self._staged[(work.uid, node.name)]
+        hidden = f"{SEQ} bigint, {TIME} bigint"
+        return self._stored(Rows(struct_of(f"{schema.ddl}, {hidden}"), paths))
 
     def _of_late(self, node: Keyed) -> DataFrame:
-        """Return the records that the window left out, read a second time."""
+        """Return the records that the window left out."""
         assert node.windows is not None
         window, lateness_us = node.windows.window, node.windows.lateness_us
         assert isinstance(window, TimeWindows | SessionWindows)
@@ -273,16 +301,9 @@ class Frames:
 
     def _relational(self, node: Relational) -> DataFrame:
         frame = self.frame(node.input)
-        hidden = hidden_columns(frame)
         match node.operation:
-            case "select":
-                chosen = [as_column(c) for c in node.arguments]
-                return frame.select(*chosen, *hidden)
-            case "where":
-                return frame.where(as_column(node.arguments[0]))
-            case "with_column":
-                name, expression = node.arguments
-                return frame.withColumn(name, as_column(expression))
+            case "select" | "where" | "with_column":
+                return _with_expressions(frame, node)
             case "join_static":
                 return join_static(self._spark, frame, *node.arguments)
             case _:
@@ -327,12 +348,35 @@ class Frames:
         assert whole is not None
         return whole
 
-    def _output(self, schema: Schema, paths: list[str]) -> DataFrame:
-        hidden = f"{SEQ} bigint, {TIME} bigint"
-        struct = struct_of(f"{schema.ddl}, {hidden}")
-        if not paths:
-            return self._spark.createDataFrame([], struct)
-        return self._spark.read.schema(struct).parquet(*paths)
+    def _stored(self, rows: Rows) -> DataFrame:
+        """Return rows that an earlier stage of the epoch has staged."""
+        if not rows.paths:
+            return self._spark.createDataFrame([], rows.struct)
+        return self._spark.read.schema(rows.struct).parquet(*rows.paths)
+
+
+def _with_expressions(frame: DataFrame, node: Relational) -> DataFrame:
+    """Apply a step that is made of expressions."""
+    if not any(_STAR.search(str(argument)) for argument in node.arguments):
+        return _step(frame, node, hidden_columns(frame))
+
+    def query(trees: Trees, shown: Any) -> Any:
+        java: Any = _step(trees.frame(shown), node, [])._jdf
+        return java.queryExecution().analyzed()
+
+    # A star stands for the columns that users see.
+    return over_shown(frame, query)
+
+
+def _step(frame: DataFrame, node: Relational, hidden: list[str]) -> DataFrame:
+    match node.operation:
+        case "select":
+            return frame.select(*map(as_column, node.arguments), *hidden)
+        case "where":
+            return frame.where(as_column(node.arguments[0]))
+        case _:
+            name, expression = node.arguments
+            return frame.withColumn(name, as_column(expression))
 
 
 def _renamed(frame: DataFrame, names: Sequence[str]) -> DataFrame:
@@ -363,7 +407,9 @@ def _micros(column: Column, kind: DataType, what: str) -> Column:
             found=kind.simpleString(),
             hint="make it one before: with_column(name, 'to_timestamp(...)')",
         )
-    return F.unix_micros(column.cast("timestamp"))
+    found = F.unix_micros(column.cast("timestamp"))
+    # A time that Python cannot name is none: it moves no watermark, and is late.
+    return F.when(found.between(START_US, END_US), found)
 
 
 def _explained(node: Node, error: AnalysisException) -> InvalidFlowError:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PythonException
 from pyspark.logger import PySparkLogger
+from pyspark.sql import functions as F
 
 from riverlock.core.errors import (
     EpochAbortedError,
     InternalError,
     RiverlockError,
+    SourceError,
     UserCodeError,
 )
 
@@ -22,13 +24,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.errors import PySparkException
+    from pyspark.sql import Column
 
-__all__ = ["RemoteError", "explained", "find_remote", "last_line", "unlogged"]
+__all__ = [
+    "RemoteError",
+    "bad_row_error",
+    "explained",
+    "find_remote",
+    "last_line",
+    "unlogged",
+]
 
 # PySpark logs an error of analysis, Java frames and all, before anyone can catch it.
 _TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 _MARK = re.compile(r"riverlock-error\[([A-Za-z0-9+/=]+)\]")
+_BAD_ROW = re.compile(r"riverlock-bad-row\[([^,\]]*),([^,\]]*),([^,\]]*)\]")
+_SHOWN_CHARACTERS = 200
 # Spark names its errors: [FAILED_READ_FILE.NO_HINT] Encountered error while ...
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]{5,}\][^\n]{0,300}")
 _FRAME = re.compile(r"^  (File \"[^\n]+)", re.MULTILINE)
@@ -67,6 +79,28 @@ class RemoteError(Exception):
         super().__init__(f"riverlock-error[{packed}]")
 
 
+def bad_row_error(source: str, record: Column) -> Column:
+    """Return an expression that raises in a task: a row cannot be parsed."""
+    shown = F.substring(record, 1, _SHOWN_CHARACTERS)
+    parts = (F.lit(source), F.input_file_name(), shown)
+    packed = [F.translate(F.base64(p.cast("binary")), "\r\n", "") for p in parts]
+    text = F.concat_ws(",", *packed)
+    return F.raise_error(F.concat(F.lit("riverlock-bad-row["), text, F.lit("]")))
+
+
+def _find_bad_row(error: Exception) -> SourceError | None:
+    match = _BAD_ROW.search(str(error))
+    if match is None:
+        return None
+    source, file, record = (base64.b64decode(p).decode() for p in match.groups())
+    return SourceError(
+        source,
+        what=f"a row of {file} cannot be parsed: {record}",
+        hint="nothing of this epoch was written; mend the file, or let"
+        " bad_rows='report' keep such rows out of the stream and offer them as .bad",
+    )
+
+
 def find_remote(error: PySparkException | Exception) -> RiverlockError | None:
     """Return our own error behind one of Spark's, if there is one."""
     match = _MARK.search(str(error))
@@ -82,7 +116,7 @@ def explained(error: Exception, *, stage: str, epoch: int) -> RiverlockError:
     Code that raises does so again: only trouble of machines, disks and networks is
     worth another try of the epoch.
     """
-    found = find_remote(error)
+    found = find_remote(error) or _find_bad_row(error)
     if found is not None:
         return found
     line = last_line(error)

@@ -390,7 +390,8 @@ class _Replayer:
         rows = engine.delivered(order, parent)
         if not isinstance(stage, KeyedStage):
             staging = engine.write_task(stage, order)
-            quiet = dataclasses.replace(staging, targets=self._quiet(stage.targets))
+            targets = {n: self._quiet(t) for n, t in stage.targets.items()}
+            quiet = dataclasses.replace(staging, targets=targets)
             return tuple(quiet.vote(rows[p], p) for p in sorted(rows))
         only = self.focus[1] if self.focus and self.focus[0] == stage.id else None
         if only is not None:

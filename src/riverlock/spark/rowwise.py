@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from riverlock.core.types import Schema, schema_of
 from riverlock.runtime.boundary import shown, user_error, user_line
-from riverlock.runtime.columns import HIDDEN, RowError, records, rows_table
-from riverlock.runtime.program import DEAD_SCHEMA
+from riverlock.runtime.columns import (
+    HIDDEN,
+    RowError,
+    as_tuple,
+    freezer,
+    records,
+    rows_table,
+)
+from riverlock.runtime.program import DEAD, DEAD_SCHEMA, MAIN
 from riverlock.spark.remote import RemoteError
 from riverlock.spark.structs import struct_of
 
@@ -22,12 +30,25 @@ if TYPE_CHECKING:
 
     from riverlock.flow.graph import RowWise
 
-__all__ = ["row_wise"]
+__all__ = ["RowFunction", "row_function", "row_wise"]
+
+
+class _Given(NamedTuple):
+    """A record, its place in the batch, and what the function made of it."""
+
+    place: int
+    record: Any
+    rows: list[Any]
+
+
+class _Letter(NamedTuple):
+    place: int
+    row: tuple[Any, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _RowFunction:
-    """What runs in the workers."""
+class RowFunction:
+    """What runs in the workers: a call gives results, ``split`` dead letters too."""
 
     uid: str
     operation: str
@@ -35,82 +56,122 @@ class _RowFunction:
     input: Schema
     output: Schema
     hidden: tuple[str, ...]
-    dead: bool
     keeps_going: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give the results."""
         for batch in batches:
-            yield from self._batch(pa.Table.from_batches([batch])).to_batches()
+            yield from self.split(batch)[MAIN].to_batches()
 
-    def _batch(self, table: pa.Table) -> pa.Table:
-        rows: list[Any] = []
-        places: list[int] = []
-        dead: list[tuple[Any, ...]] = []
-        dead_places: list[int] = []
+    def split(self, batch: pa.RecordBatch) -> dict[str, pa.Table]:
+        """Return the results of a batch, and its dead letters, by output."""
+        table = pa.Table.from_batches([batch])
+        given: list[_Given] = []
+        letters: list[_Letter] = []
         for place, record in enumerate(records(table, self.input)):
             try:
-                found = self._rows(record)
-            except Exception as error:
-                if not self.keeps_going:
-                    raise self._error(error, record) from error
-                dead.append(self._letter(error, record))
-                dead_places.append(place)
-                continue
-            rows.extend(found)
-            places.extend([place] * len(found))
-        if self.dead:
-            made, places = rows_table(dead, schema_of(DEAD_SCHEMA)), dead_places
-        elif self.operation == "filter":
-            made = table.select(list(self.input.names)).take(pa.array(places, "int64"))
-        else:
-            made = self._table(rows)
-        kept = table.select(list(self.hidden)).take(pa.array(places, "int64"))
-        for name in self.hidden:
-            made = made.append_column(name, kept[name])
-        return made
+                given.append(_Given(place, record, self._rows(record)))
+            except Exception as error:  # noqa: BLE001 - user code
+                letters.append(self._letter(error, place, record))
+        made, places = self._made(table, given, letters)
+        found = {MAIN: self._with_hidden(made, table, places)}
+        if letters:
+            letters.sort()
+            dead = rows_table([each.row for each in letters], schema_of(DEAD_SCHEMA))
+            places = [each.place for each in letters]
+            found[DEAD] = self._with_hidden(dead, table, places)
+        return found
 
     def _rows(self, record: Any) -> list[Any]:
         result = self.function(record)
         match self.operation:
             case "map":
-                return [result]
+                return [self._frozen(result)]
             case "filter":
                 return [record] if result else []
             case _:
-                return [] if result is None else list(result)
+                rows = () if result is None else result
+                return [self._frozen(row) for row in rows]
 
-    def _table(self, rows: list[Any]) -> pa.Table:
+    @cached_property
+    def _frozen(self) -> Callable[[Any], tuple[Any, ...]]:
+        """What a row is turned into, so that it can be converted more than once.
+
+        An iterator would give its values to the first conversion only.
+        """
+        names = self.output.names
+        return freezer(self.output, checks=False) or (lambda row: as_tuple(row, names))
+
+    def _made(
+        self, table: pa.Table, given: list[_Given], letters: list[_Letter]
+    ) -> tuple[pa.Table, list[int]]:
+        """Return the rows that the function gave, and the place each came from."""
+        if self.operation == "filter":
+            places = [each.place for each in given if each.rows]
+            kept = table.select(list(self.input.names))
+            return kept.take(pa.array(places, "int64")), places
         try:
-            return rows_table(rows, self.output)
+            made = self._table(given)
+        except RowError:
+            # Slower, but tells which of them it was.
+            given = [each for each in given if self._fits(each, letters)]
+            made = self._table(given)
+        return made, [each.place for each in given for _ in each.rows]
+
+    def _table(self, given: list[_Given]) -> pa.Table:
+        return rows_table([row for each in given for row in each.rows], self.output)
+
+    def _fits(self, given: _Given, letters: list[_Letter]) -> bool:
+        """Tell whether all rows of a record fit; if not, it is a dead letter."""
+        try:
+            self._table([given])
         except RowError as error:
-            raise self._error(error, None) from error
+            letters.append(self._letter(error, given.place, given.record))
+            return False
+        return True
 
-    def _error(self, error: Exception, record: Any) -> RemoteError:
-        return RemoteError(
-            user_error(error, operator=self.uid, where=self.operation, record=record)
-        )
+    def _with_hidden(
+        self, made: pa.Table, table: pa.Table, places: list[int]
+    ) -> pa.Table:
+        kept = table.select(list(self.hidden)).take(pa.array(places, "int64"))
+        for name in self.hidden:
+            made = made.append_column(name, kept[name])
+        return made
 
-    def _letter(self, error: Exception, record: Any) -> tuple[Any, ...]:
+    def _letter(self, error: Exception, place: int, record: Any) -> _Letter:
+        """Return a dead letter.
+
+        Raises:
+            RemoteError: There are none: the first error ends the epoch.
+        """
+        if not self.keeps_going:
+            found = user_error(
+                error, operator=self.uid, where=self.operation, record=record
+            )
+            raise RemoteError(found) from error
         text = f"{type(error).__name__}: {error}"
         line = user_line(error.__traceback__)
-        return (self.uid, None, None, text, line, shown(record))
+        return _Letter(place, (self.uid, None, None, text, line, shown(record)))
 
 
-def row_wise(frame: DataFrame, node: RowWise, *, dead: bool) -> DataFrame:
-    """Return a frame to which a Python function was applied (or its dead letters)."""
-    hidden = [f for f in frame.schema.fields if f.name in HIDDEN]
+def row_function(frame: DataFrame, node: RowWise) -> RowFunction:
+    """Return what applies the function of a node to the rows of a frame."""
     plain = [f for f in frame.schema.fields if f.name not in HIDDEN]
     columns = schema_of(StructType(plain))
-    output = schema_of(DEAD_SCHEMA) if dead else node.output or columns
-    function = _RowFunction(
+    return RowFunction(
         uid=node.uid,
         operation=node.operation,
         function=node.function,
         input=columns,
-        output=output,
-        hidden=tuple(f.name for f in hidden),
-        dead=dead,
+        output=node.output or columns,
+        hidden=tuple(f.name for f in frame.schema.fields if f.name in HIDDEN),
         keeps_going=node.on_error is not None,
     )
-    struct = StructType(struct_of(output).fields + hidden)
+
+
+def row_wise(frame: DataFrame, node: RowWise) -> DataFrame:
+    """Return a frame to which a Python function was applied."""
+    function = row_function(frame, node)
+    hidden = [f for f in frame.schema.fields if f.name in HIDDEN]
+    struct = StructType(struct_of(function.output).fields + hidden)
     return frame.mapInArrow(function, struct)

@@ -8,32 +8,39 @@ import signal
 import tempfile
 import threading
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from riverlock.coordinator.plan import RegionPlan
-from riverlock.core.errors import InvalidConfigError, InvalidFlowError, StorageError
-from riverlock.core.times import duration_us
+from riverlock.core.errors import (
+    InvalidConfigError,
+    InvalidFlowError,
+    SourceError,
+    StorageError,
+)
+from riverlock.core.times import duration, duration_us
 from riverlock.flow.graph import Read, upstream
 from riverlock.runtime.admission import Admission
 from riverlock.runtime.autoscale import Autoscale
 from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import RegionDriver
 from riverlock.runtime.input_columns import plan_inputs
-from riverlock.runtime.openings import Openings
+from riverlock.runtime.openings import when_sources_answer
 from riverlock.runtime.ownership import Heartbeat
 from riverlock.runtime.planner import Planner
-from riverlock.sinks.committer import Owner
-from riverlock.sinks.outputs import check_outputs
+from riverlock.sinks.outputs import check_outputs, sink_plans
+from riverlock.sinks.places import check_places
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
+from riverlock.snapshot.layout import FLOW
 from riverlock.snapshot.parameters import check_change, renamed
 from riverlock.snapshot.records import Change, Stop
 from riverlock.snapshot.requests import add_request, taken_at
 from riverlock.snapshot.retention import Retention
+from riverlock.snapshot.starts import announced, withdraw
+from riverlock.sources.reader import check_situated
 from riverlock.spark.adoption import Adoption, check_upgrade
 from riverlock.spark.ahead import ReadAhead
 from riverlock.spark.committers import committer_of
@@ -41,6 +48,7 @@ from riverlock.spark.compile import CompiledFlow, KeyedStage, compile_flow
 from riverlock.spark.engine import SparkEngine
 from riverlock.spark.frames import known_columns
 from riverlock.spark.options import RunOptions
+from riverlock.spark.outlets import opened_sinks, waiting_output
 from riverlock.spark.readers import reader_of
 from riverlock.spark.session import job_conf, local_session
 from riverlock.storage.open import open_storage
@@ -51,8 +59,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from riverlock.flow.flow import Flow
+    from riverlock.sinks.orphans import Unfinished
     from riverlock.snapshot.records import Flow as FlowRecord
-    from riverlock.snapshot.records import Named, Request, Run
+    from riverlock.snapshot.records import Manifest, Named, Request, Run, Start
     from riverlock.snapshot.status import Status
     from riverlock.sources.reader import Reader
     from riverlock.storage.base import Storage
@@ -168,6 +177,7 @@ class _Run:
         self._driver: RegionDriver | None = None
         self._heartbeat: Heartbeat | None = None
         self._savepoint: str | None = None
+        self._start: Start | None = None
 
     @property
     def status(self) -> Status | None:
@@ -211,22 +221,14 @@ class _Run:
     def _open(self, stack: ExitStack) -> RegionDriver:
         """Check, then claim: a flow that cannot run changes nothing in the store."""
         options, flow = self._options, self._flow
-        spark = options.spark or local_session()
-        stack.enter_context(job_conf(spark))
+        spark = self._session(stack)
         readers = readers_of(flow, spark, self._storage, options)
         for reader in readers.values():
             stack.callback(reader.close)
-        compiled = _compiled(flow, spark, readers, self._catalog)
-        now_us = options.clock.now_us()
-        record = self._catalog.open_flow(
-            flow.name, key_groups=flow.key_groups, now_us=now_us
-        )
-        newest = self._catalog.newest()
-        if newest is not None:
-            compiled.inputs(newest).check()
-            check_upgrade(self._catalog, compiled, newest)
-            check_outputs(newest, {w.uid: w.sink.kind for w in flow.writes})
-        owner = claim(self._catalog, now_us=now_us)
+        compiled = self._compiled(spark, readers)
+        record, newest = self._checked(compiled, readers)
+        waiting = waiting_output(self._catalog, flow, newest)
+        owner = claim(self._catalog, now_us=options.clock.now_us())
         engine = self._engine(spark, compiled, readers, owner, record.id)
         stack.callback(engine.close)
         heartbeat = Heartbeat(self._catalog, owner, engine.cancel)
@@ -241,18 +243,10 @@ class _Run:
             w.uid: committer_of(w, compiled.uses[w.uid], self._storage, spark)
             for w in flow.writes
         }
-        openings = Openings(
-            committers, {u: _sink_owner(record, u, owner.run) for u in committers}
-        )
-        # Now, so that what is wrong ends the start; who is away is waited for later.
-        openings.attempt()
-        grace = timedelta(microseconds=duration_us(options.grace))
-        cleaner = Cleaner(
-            self._catalog, Retention(epochs=options.retain_epochs, grace=grace)
-        )
-        stack.callback(cleaner.stop)
+        openings = opened_sinks(self._catalog, committers, record, owner, waiting)
+        cleaner = self._cleaner(stack)
         driver = RegionDriver(
-            plan=self._plan(compiled, owner, engine.parallelism, record.id),
+            plan=self._plan(compiled, owner, engine.parallelism, record.id, waiting),
             catalog=self._catalog,
             engine=engine,
             planner=self._planner(compiled, readers),
@@ -268,11 +262,76 @@ class _Run:
         )
         after = 0 if newest is None else newest.requests
         heartbeat.listen(lambda request: self._ask(driver, request), after=after)
+        if self._start is not None:
+            withdraw(self._catalog, self._start)
         return driver
+
+    def _session(self, stack: ExitStack) -> SparkSession:
+        options = self._options
+        if options.spark is None:
+            # Spark may take long to come: until then this can be seen and stopped.
+            now_us = options.clock.now_us()
+            self._start = stack.enter_context(announced(self._catalog, now_us=now_us))
+        spark = options.spark or local_session()
+        stack.enter_context(job_conf(spark))
+        return spark
+
+    def _checked(
+        self, compiled: CompiledFlow, readers: Mapping[str, Reader]
+    ) -> tuple[FlowRecord, Manifest | None]:
+        """Return the store's flow and newest epoch, which the code can go on from.
+
+        A store that is new is made last.
+        """
+        flow, catalog = self._flow, self._catalog
+        now_us = self._options.clock.now_us()
+
+        def opened() -> FlowRecord:
+            return catalog.open_flow(
+                flow.name, key_groups=flow.key_groups, now_us=now_us
+            )
+
+        known = opened() if catalog.storage.exists(FLOW) else None
+        newest = catalog.newest()
+        if newest is not None:
+            compiled.renumbering(newest).check()
+            check_situated(readers, newest.inputs)
+            compiled.inputs(newest).check()
+            check_upgrade(catalog, compiled, newest)
+            check_outputs(newest, {w.uid: w.sink.kind for w in flow.writes})
+        check_places({w.uid: w.sink for w in flow.writes}, catalog)
+        return known or opened(), newest
+
+    def _compiled(
+        self, spark: SparkSession, readers: Mapping[str, Reader]
+    ) -> CompiledFlow:
+        try:
+            return when_sources_answer(
+                lambda: _compiled(self._flow, spark, readers, self._catalog),
+                self._options.restart,
+            )
+        except SourceError:
+            # What a path meant before says more than that nothing is there.
+            newest = self._catalog.newest()
+            check_situated(readers, {} if newest is None else newest.inputs)
+            raise
+
+    def _cleaner(self, stack: ExitStack) -> Cleaner:
+        options = self._options
+        grace = duration(options.grace)
+        cleaner = Cleaner(
+            self._catalog, Retention(epochs=options.retain_epochs, grace=grace)
+        )
+        stack.callback(cleaner.stop)
+        cleaner.take_up()
+        return cleaner
 
     def _ask(self, driver: RegionDriver, request: Request) -> None:
         what = request.what
-        if isinstance(what, Stop) and what.run == driver.plan.run:
+        start = None if self._start is None else self._start.id
+        if isinstance(what, Stop) and (
+            what.run == driver.plan.run or (start is not None and what.start == start)
+        ):
             self._savepoint = what.savepoint or self._savepoint
             driver.stop()
         if isinstance(what, Change):
@@ -347,7 +406,12 @@ class _Run:
         return str(Path(tempfile.gettempdir(), f"riverlock-{os.getuid()}", flow_id))
 
     def _plan(
-        self, compiled: CompiledFlow, owner: Run, parallelism: int, flow_id: str
+        self,
+        compiled: CompiledFlow,
+        owner: Run,
+        parallelism: int,
+        flow_id: str,
+        waiting: Unfinished,
     ) -> RegionPlan:
         keyed = [s for s in compiled.stages if isinstance(s, KeyedStage)]
         return RegionPlan(
@@ -362,9 +426,11 @@ class _Run:
             stages=tuple(s.id for s in compiled.stages),
             restart=self._options.restart,
             operators={s.id: s.plan for s in keyed},
-            sinks={w.uid: w.sink.kind for w in self._flow.writes},
+            **sink_plans(self._flow.writes),
+            settled=waiting.passed_over,
             event_times={u: n.delay_us for u, n in compiled.event_times.items()},
             columns=compiled.columns,
+            meanings=compiled.meanings,
         )
 
     def _planner(self, compiled: CompiledFlow, readers: dict[str, Reader]) -> Planner:
@@ -532,8 +598,3 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _sink_owner(flow: FlowRecord, sink: str, run: int) -> Owner:
-    origin = None if flow.origin is None else flow.origin.flow
-    return Owner(flow=flow.id, sink=sink, run=run, origin=origin)

@@ -28,7 +28,7 @@ from riverlock.spark.java import ensure_java
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["JOB_SETTINGS", "check_session", "job_conf", "local_session"]
+__all__ = ["JOB_SETTINGS", "ZONE", "check_session", "job_conf", "local_session"]
 
 # Four attempts per task: plain local[*] would give up at the first.
 DEFAULT_MASTER: Final = "local[*,4]"
@@ -42,11 +42,16 @@ _BATCHES: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
 }
 
+# Times without a zone, in files, in literals and in ``timestamp_ntz``, mean the same in
+# whichever session a flow runs, now and when an epoch is replayed.
+ZONE: Final[Mapping[str, str]] = {"spark.sql.session.timeZone": "UTC"}
+
 JOB_SETTINGS: Final[Mapping[str, str]] = {
     # Planning anew between stages costs more than an epoch's job, and may coalesce
     # the partitions that own key groups.
     "spark.sql.adaptive.enabled": "false",
     **_BATCHES,
+    **ZONE,
     # A keyed stage needs all its tasks, for timers and votes, also when its input is
     # known to be empty: Spark must not optimise the exchange away.
     "spark.sql.optimizer.excludedRules": (
@@ -64,7 +69,6 @@ _SESSION_SETTINGS: Final[Mapping[str, str]] = {
     "spark.python.daemon.module": "riverlock.spark.daemon",
     # Over TCP the first batch of a task waits 40 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

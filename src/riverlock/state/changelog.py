@@ -110,13 +110,14 @@ class ChangeLog:
         before = keyed.payloads
         if payloads == before:
             return
-        unset = (None,) * len(self._layout.rows["key"].names)
+        # By their bytes: users say what equality of their classes means.
+        unset = self._layout.rows["key"].unset
         left: list[tuple[Any, ...] | None] = list(values)
         after: list[bytes | None] = list(payloads)
-        if unset in left:
-            left = [None if v == unset else v for v in values]
-            pairs = zip(left, payloads, strict=True)
-            after = [None if v is None else p for v, p in pairs]
+        if unset in payloads:
+            pairs = zip(values, payloads, strict=True)
+            left = [None if p == unset else v for v, p in pairs]
+            after = [None if p == unset else p for p in payloads]
         changed = list(map(operator.ne, after, before))
         rows = self._rows["key"]
         rows.ids.extend(compress(keyed.ids, changed))

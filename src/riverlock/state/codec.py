@@ -32,6 +32,7 @@ encode = msgspec.msgpack.Encoder().encode
 NONE = type(None)
 Normaliser = Callable[[Any], Any]
 
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _SINGLE = struct.Struct("<f")
 # Wide enough for any decimal(38, …); the caller's context must not round.
 _EXACT = Context(prec=80)
@@ -224,12 +225,23 @@ _SIMPLE: dict[str, tuple[Any, Normaliser]] = {
 }
 
 
+def _are_normal(codec: Codec, values: list[Any]) -> bool:
+    """Tell, without a loop of ours, of some values whether all are normal; or not."""
+    if codec.plain is None or set(map(type, values)) - {codec.plain}:
+        return False
+    if codec.plain is int:
+        return not values or (min(values) >= _LOWEST and max(values) <= _HIGHEST)
+    return codec.plain is not str or all(map(str.isascii, values))
+
+
 def _array(t: Type) -> Codec:
     assert t.element
     inner = codec_of(t.element)
     each, out = inner.checked, inner.to_arrow
 
     def normalise(value: Any) -> list[Any]:
+        if type(value) is list and _are_normal(inner, value):
+            return value.copy()
         if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
             raise _refuse("a list", value)
         return [each(v) for v in value]
@@ -253,6 +265,9 @@ def _map(t: Type) -> Codec:
             value = dict(value)
         if not isinstance(value, Mapping):
             raise _refuse("a dict", value)
+        is_plain = type(value) is dict and _are_normal(key, [*value])
+        if is_plain and _are_normal(inner, [*value.values()]):
+            return dict(value)
         return {key.normalise(k): each(v) for k, v in value.items()}
 
     def to_arrow(value: Any) -> list[tuple[Any, Any]]:

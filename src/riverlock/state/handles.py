@@ -66,6 +66,8 @@ class ValueHandle(Handle):
             payload = self.visit.reader.get(self.visit.at[0] + self._slot)
             self._coded = self._live(payload)
             self._value = None if self._coded is None else self._decode(self._coded)
+        if self._is_mutable:
+            self._lend()
         return self._value
 
     def set(self, value: Any) -> None:
@@ -78,13 +80,14 @@ class ValueHandle(Handle):
     def lend(self, default: Any) -> Any:
         """Place a default on an unset value: it is stored only if it is changed."""
         self.touch()
+        self._lend()
         self._value, self._default = default, encode(default)
         self._assigned = False
         return default
 
     def check(self) -> None:
         """Bring the value to its type."""
-        if self.codec.is_mutable and self._value is not _UNREAD:
+        if self._is_mutable and self._value is not _UNREAD:
             self._value = self._normal(self._value)
 
     def snapshot(self) -> Any:
@@ -167,6 +170,9 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
         self._coded: list[bytes] = []  # their bytes as read
         self._ids: list[bytes] = []  # their ids
         self._gone: list[bytes] = []  # ids to remove
+        # Places of elements that were handed out; None: any of them may have been.
+        self._out: set[int] | None = set()
+        self._is_renewed = False  # all elements were assigned, so live anew
 
     def append(self, value: V) -> None:
         """Add an element at the end, without reading the list."""
@@ -189,18 +195,27 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
         self._load()
         self._gone += self._ids
         self._old, self._coded, self._ids, self._new = [], [], [], []
+        self._out = set()
 
     def replace(self, values: Iterable[V]) -> None:
-        """Become ``values``; what stays in place is not written again."""
+        """Become ``values``; what stays in place is not written again.
+
+        Unless it expires: a value that is assigned lives anew.
+        """
         if values is self:
             return
         self._write()
         fresh = [self._normal(v) for v in values]
         old = self._load()
-        keep_from = old.index(fresh[0]) if fresh and fresh[0] in old else len(old)
+        # By their bytes: equality is the user's, and 0.0 equals -0.0.
+        now = [encode(v) for v in old] if self._is_mutable else self._coded
+        coded = [encode(v) for v in fresh]
+        keep_from = now.index(coded[0]) if coded and coded[0] in now else len(old)
         kept = len(old) - keep_from
-        if old[keep_from:] != fresh[:kept]:
+        if now[keep_from:] != coded[:kept]:
             keep_from, kept = len(old), 0
+        self._is_renewed = True
+        self._out = None
         self._gone += self._ids[:keep_from]
         self._old = old[keep_from:]
         self._coded, self._ids = self._coded[keep_from:], self._ids[keep_from:]
@@ -223,7 +238,17 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
 
     def __iter__(self) -> Iterator[V]:
         """Give the elements in order."""
+        self._hand_out(None)
         return iter([*self._load(), *self._new])
+
+    def _hand_out(self, place: int | None) -> None:
+        """Note that an element, or with None all of them, may be changed in place."""
+        if self._is_mutable:
+            self._lend()
+            if place is None:
+                self._out = None
+            elif self._out is not None:
+                self._out.add(place)
 
     def __len__(self) -> int:
         """Count the elements."""
@@ -235,7 +260,12 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
     def __getitem__(self, at: slice) -> list[V]: ...
     def __getitem__(self, at: int | slice) -> V | list[V]:
         """Return an element or a slice."""
-        found: V | list[V] = [*self._load(), *self._new][at]
+        every = [*self._load(), *self._new]
+        found: V | list[V] = every[at]
+        if isinstance(at, slice):
+            self._hand_out(None)
+        else:
+            self._hand_out(at.__index__() % len(every))
         return found
 
     def __eq__(self, other: object) -> bool:
@@ -248,9 +278,23 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
         """Show the elements."""
         return repr(list(self))
 
+    def settle(self) -> None:
+        """Bring elements that were handed out to their type."""
+        out, self._out, self._is_lent = self._out, set(), False
+        if out is None:
+            self.check()
+            return
+        stored = len(self._old or ())
+        for place in out:
+            part, at = (
+                (self._old, place) if place < stored else (self._new, place - stored)
+            )
+            assert part is not None
+            part[at] = self._normal(part[at])
+
     def check(self) -> None:
         """Bring elements that were changed in place to their type."""
-        if self.codec.is_mutable:
+        if self._is_mutable:
             if self._old:
                 self._old = [self._normal(v) for v in self._old]
             self._new = [self._normal(v) for v in self._new]
@@ -264,11 +308,12 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
             list(self._coded),
             list(self._ids),
             list(self._gone),
+            self._is_renewed,
         )
 
     def rewind(self, saved: Any) -> None:
         """Come back to the moment of a ``snapshot``."""
-        old, new, self._coded, self._ids, self._gone = saved
+        old, new, self._coded, self._ids, self._gone, self._is_renewed = saved
         many = codec_of_list(self.codec)
         self._old = None if old is None else many(old)
         self._new = many(new)
@@ -280,11 +325,12 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
         for entry_id in self._gone:
             self._delete(entry_id, "list")
         log.added -= len(self._gone)
-        if self.codec.is_mutable and self._old:
+        lives_anew = self._is_renewed and self.spec.ttl_us is not None
+        if (self._is_mutable or lives_anew) and self._old:
             for value, coded, entry_id in zip(
                 self._old, self._coded, self._ids, strict=True
             ):
-                if encode(value) != coded:
+                if lives_anew or encode(value) != coded:
                     self._element(entry_id, value)
         if self._new:
             index = self._first_free()
@@ -336,6 +382,7 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
         self._seen: dict[bytes, tuple[Any, Any]] = {}
         self._coded: dict[bytes, bytes] = {}  # live entries as stored
         self._assigned: set[bytes] = set()
+        self._out: set[bytes] = set()  # entries that were handed out
         self._is_whole = False
 
     def _as_key(self, key: Any) -> Any:
@@ -369,9 +416,12 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
 
     def __getitem__(self, key: Any) -> V:
         """Return one entry's value, reading only that entry."""
-        _, value = self._find(key)
+        name, value = self._find(key)
         if value is _ABSENT:
             raise KeyError(key)
+        if self._is_mutable:
+            self._lend()
+            self._out.add(name)
         found: V = value
         return found
 
@@ -456,9 +506,17 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
         """Show the entries."""
         return repr(dict(self))
 
+    def settle(self) -> None:
+        """Bring values that were handed out to their type."""
+        out, self._out, self._is_lent = self._out, set(), False
+        for name in out:
+            key, value = self._seen.get(name, (None, _ABSENT))
+            if value is not _ABSENT:
+                self._seen[name] = (key, self._normal(value))
+
     def check(self) -> None:
         """Bring values that were changed in place to their type."""
-        if self.codec.is_mutable:
+        if self._is_mutable:
             for name, (key, value) in self._seen.items():
                 if value is not _ABSENT:
                     self._seen[name] = (key, self._normal(value))
@@ -488,7 +546,7 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
                     self._delete(prefix + name, "map")
                     log.added -= 1
                 continue
-            if name not in self._assigned and not self.codec.is_mutable:
+            if name not in self._assigned and not self._is_mutable:
                 continue
             coded = encode((key, value))
             if name in self._assigned or coded != stored:

@@ -9,7 +9,6 @@ group, then key, so that all entries of a key lie together (format §5.1).
 from __future__ import annotations
 
 import struct
-from datetime import date, datetime
 from decimal import Context
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.core.times import micros
+from riverlock.core.times import day_of, micros, naive_micros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -302,11 +301,6 @@ def _of_decimal(value: Decimal, t: Type, seed: int) -> int:
     return _hash_bytes(unscaled.to_bytes(width, "big", signed=True), seed)
 
 
-def _of_naive(value: datetime) -> int:
-    delta = value - datetime(1970, 1, 1)  # noqa: DTZ001 - timestamp_ntz has no zone
-    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
-
-
 _HASHES: dict[str, Callable[[Any, Type, int], int]] = {
     "boolean": lambda v, _, s: _hash_int(int(v), s),
     "byte": lambda v, _, s: _hash_int(v, s),
@@ -317,8 +311,8 @@ _HASHES: dict[str, Callable[[Any, Type, int], int]] = {
     "double": lambda v, _, s: _of_float(v, s, wide=True),
     "string": lambda v, _, s: _hash_bytes(v.encode(), s),
     "binary": lambda v, _, s: _hash_bytes(v, s),
-    "date": lambda v, _, s: _hash_int((v - date(1970, 1, 1)).days, s),
+    "date": lambda v, _, s: _hash_int(day_of(v), s),
     "timestamp": lambda v, _, s: _hash_long(micros(v), s),
-    "timestamp_ntz": lambda v, _, s: _hash_long(_of_naive(v), s),
+    "timestamp_ntz": lambda v, _, s: _hash_long(naive_micros(v), s),
     "decimal": _of_decimal,
 }

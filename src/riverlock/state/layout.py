@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.types import Schema, type_of
-from riverlock.state.codec import Codec, codec_of, optional
+from riverlock.state.codec import Codec, codec_of, encode, optional
 from riverlock.state.spec import Map, StateSpec, Value
 
 if TYPE_CHECKING:
@@ -48,10 +48,14 @@ class Row:
         self.specs = specs
         self.names = [s.name for s in specs]
         self.codecs = [codec_of(s.type) for s in specs]
-        # Defaults that can be changed in place: each key is lent a copy.
+        # Defaults that can be changed in place, as bytes: each key is lent a copy.
         self.copied = [
-            (s.name, s.default) for s in specs if isinstance(s, Value) and s.is_copied
+            (s.name, encode(s.default))
+            for s in specs
+            if isinstance(s, Value) and s.is_copied
         ]
+        # The row of a key of which nothing is set.
+        self.unset = encode((None,) * len(specs))
         # Those whose values are not stored as they are: see ``Codec.plain``.
         self.objects = [s.name for s in specs if codec_of(s.type).plain is None]
 
@@ -83,7 +87,12 @@ class StateLayout:
     @cached_property
     def digest(self) -> str:
         """What changes when stored bytes can no longer be read as declared."""
-        text = repr((self.keys.ddl, [(n, s.variable) for n, s in self.specs.items()]))
+        # A default is what is not stored.
+        stored = {
+            name: msgspec.structs.replace(variable, default=None)
+            for name, variable in self.variables.items()
+        }
+        text = repr((self.keys.ddl, list(stored.items())))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     @cached_property

@@ -34,7 +34,9 @@ from riverlock.core.errors import StateCorruptedError
 from riverlock.core.times import END_US
 from riverlock.state.key_columns import group_column, window_ends
 from riverlock.state.keys import time_bytes, time_of, window_of, window_span
+from riverlock.state.lock_file import READERS, reserve
 from riverlock.state.store import Changes, Rows, Version
+from riverlock.storage.base import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -185,6 +187,7 @@ class LmdbStore:
         self._close()
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         size = self._data.stat().st_size if self._data.exists() else 0
+        reserve(self.path / "lock.mdb")
         env = lmdb.open(
             str(self.path),
             map_size=max(_FIRST_MAP, size * 2),
@@ -193,7 +196,7 @@ class LmdbStore:
             metasync=False,
             readahead=False,
             meminit=False,
-            max_readers=1024,
+            max_readers=READERS,
         )
         try:
             dbs = tuple(map(env.open_db, (b"entries", b"timers", b"expiry", b"meta")))
@@ -220,6 +223,8 @@ class LmdbStore:
                 return action(opened)
             except _DAMAGE as error:
                 raise self._damaged(error) from error
+            except lmdb.DiskError as error:
+                raise Reason.FULL.error("write", str(self.path)) from error
             except lmdb.MapFullError:
                 opened.env.set_mapsize(opened.env.info()["map_size"] * 2)
             except lmdb.MapResizedError:

@@ -13,7 +13,10 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from riverlock.core.errors import InvalidConfigError, InvalidStateSpecError, StateError
+from riverlock.core.literals import to_json
 from riverlock.core.times import duration_us
 from riverlock.core.types import Type, TypeLike, type_of
 from riverlock.snapshot.records import Variable
@@ -161,6 +164,14 @@ class Value(StateSpec):
                 found=repr(default),
             ) from error
         self.is_copied = codec.is_mutable and default is not None
+
+    @property
+    def variable(self) -> Variable:
+        """The record that manifests carry, with the default."""
+        default, out = self.default, codec_of(self.type).to_arrow
+        if default is not None and out is not None:
+            default = out(default)
+        return structs.replace(super().variable, default=to_json(self.type, default))
 
     def fresh(self) -> Any:
         """Return the default; a copy, if it could be changed in place."""

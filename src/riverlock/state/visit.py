@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from riverlock.core.errors import StateError, StateTypeError
 from riverlock.state.changelog import ChangeLog, Entry, Key
@@ -13,21 +13,52 @@ if TYPE_CHECKING:
     from riverlock.state.spec import StateSpec
     from riverlock.state.store import StateReader
 
-__all__ = ["Handle", "Visit"]
+__all__ = ["Handle", "Lender", "Visit"]
 
 # Of these every value can be stored; numbers and text have some that cannot.
 _EXACT = (bool, float, bytes)
 
 
+class Lender(Protocol):
+    """What hands out objects that user code may change in place."""
+
+    def settle(self) -> None:
+        """Take them back: each becomes a normal copy, as another epoch would read."""
+
+
 class Visit:
     """Whose turn it is: the key (or group) that handles read and write."""
 
-    __slots__ = ("at", "is_writable", "log", "now_us", "operator", "reader", "touched")
+    __slots__ = (
+        "at",
+        "is_writable",
+        "lent",
+        "log",
+        "now_us",
+        "operator",
+        "reader",
+        "touched",
+    )
 
     def __init__(
-        self, operator: str, reader: StateReader, log: ChangeLog, now_us: int
+        self,
+        operator: str,
+        reader: StateReader,
+        log: ChangeLog,
+        now_us: int,
+        lent: list[Lender] | None = None,
     ) -> None:
-        """Begin with nobody's turn."""
+        """Begin with nobody's turn.
+
+        Args:
+            operator: Whose state it is.
+            reader: The state at the start of the epoch.
+            log: Where changes go.
+            now_us: Processing time.
+            lent: Where handles note that they have handed out what can be changed in
+                place, to be settled after the record; None: nobody changes it.
+        """
+        self.lent = lent
         self.operator = operator
         self.reader = reader
         self.log = log
@@ -78,7 +109,8 @@ class Handle:
         self.visit = visit
         self.codec: Codec = codec_of(spec.type)
         self._decode = self.codec.decoder()
-        self._is_touched = False
+        self._is_mutable = self.codec.is_mutable
+        self._is_touched = self._is_lent = False
 
     def touch(self) -> None:
         """Take part in the turn: be flushed at its end."""
@@ -92,6 +124,13 @@ class Handle:
             self._is_touched = True
             self.visit.touched.append(self)
 
+    def _lend(self) -> None:
+        """Note that user code has something that it may change in place."""
+        visit = self.visit
+        if not self._is_lent and visit.lent is not None and visit.is_writable:
+            self._is_lent = True
+            visit.lent.append(self)
+
     def _write(self) -> None:
         if not self.visit.is_writable:
             raise StateError(
@@ -102,7 +141,12 @@ class Handle:
 
     def reset(self) -> None:
         """Forget the turn."""
-        self._is_touched = False
+        self._is_touched = self._is_lent = False
+
+    def settle(self) -> None:
+        """Bring what was lent to its type; user code keeps no hold on it."""
+        self._is_lent = False
+        self.check()
 
     def flush(self) -> None:
         """Hand the changes of the turn to the log and forget it."""

@@ -14,20 +14,21 @@ import errno
 import os
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from riverlock.core import faults
 from riverlock.core.errors import StorageError, StorageNotFoundError
+from riverlock.core.times import nearest
 from riverlock.storage.base import Entry, Reason, checked_path, checked_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
 __all__ = ["LocalStorage"]
 
-_TEMPORARY: Final = ".tmp"
+TEMPORARY: Final = ".tmp"
 _REASONS: Final = {
     errno.ENOSPC: Reason.FULL,
     errno.EDQUOT: Reason.FULL,
@@ -205,10 +206,10 @@ class LocalStorage:
     def forget_temporaries(self, before: datetime) -> int:
         """Remove what crashed writers have left; returns how many files."""
         gone = 0
-        with _translated("sweep", _TEMPORARY):
-            for file in self._walk(self.root / _TEMPORARY):
+        with _translated("sweep", TEMPORARY):
+            for file in self._walk(self.root / TEMPORARY):
                 with contextlib.suppress(FileNotFoundError):
-                    if datetime.fromtimestamp(file.stat().st_mtime, UTC) < before:
+                    if nearest(file.stat().st_mtime_ns // 1000) < before:
                         file.unlink()
                         gone += 1
         return gone
@@ -239,13 +240,13 @@ class LocalStorage:
         return Entry(
             path=self._relative(file),
             size=stat.st_size,
-            mtime=datetime.fromtimestamp(stat.st_mtime, UTC),
+            mtime=nearest(stat.st_mtime_ns // 1000),
         )
 
     def _walk(self, top: Path) -> Iterator[Path]:
         for directory, names, files in os.walk(top, onerror=_raise_unless_gone):
-            if Path(directory) == self.root and _TEMPORARY in names:
-                names.remove(_TEMPORARY)
+            if Path(directory) == self.root and TEMPORARY in names:
+                names.remove(TEMPORARY)
             yield from (Path(directory, name) for name in files)
 
     @contextlib.contextmanager
@@ -255,7 +256,7 @@ class LocalStorage:
         The directory keeps others out; the file has the mode of a plain new file,
         since that is what it will be.
         """
-        directory = self.root / _TEMPORARY
+        directory = self.root / TEMPORARY
         directory.mkdir(mode=0o700, exist_ok=True)
         temporary = directory / uuid.uuid4().hex
         descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)

@@ -91,11 +91,16 @@ class ObjectStorage:
         """Tell whether there is an object of that name."""
         return self.head(path) is not None
 
-    def list(self, prefix: str = "") -> Iterator[Entry]:
-        """Yield every object below the directory, sorted by path."""
+    def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[Entry]:
+        """Yield every object below the directory, sorted by path.
+
+        Args:
+            prefix: The directory.
+            after: Leave out, without asking for them, paths up to this one.
+        """
         directory = checked_prefix(prefix)
         with self._translated("list", prefix):
-            pages = _obstore().list(self._store, directory or None)
+            pages = _obstore().list(self._store, directory or None, offset=after)
             entries = [_entry(meta) for page in pages for meta in page]
         yield from sorted(entries, key=lambda entry: entry.path)
 

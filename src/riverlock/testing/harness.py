@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidConfigError
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
     from riverlock.flow.process import Process
     from riverlock.runtime.operator import Done
+    from riverlock.state.layout import StateLayout
     from riverlock.state.spec import StateSpec
 
 __all__ = ["Harness", "Saved", "harness"]
@@ -399,7 +401,9 @@ class Harness:
         if saved.watermark_us is not None:
             fresh.watermark = from_micros(saved.watermark_us)
             fresh._previous_us = saved.watermark_us
-        fresh._changes = list(saved.changes)
+        # What the process does not declare is gone for good, as in a flow.
+        tables = (_declared(table_of(raw), fresh._layout) for raw in saved.changes)
+        fresh._changes = [encode_table(table) for table in tables]
         for table in fresh._tables():
             changes = changes_of(table, fresh._layout)
             fresh._store.apply(changes, fresh._version())
@@ -534,6 +538,22 @@ class Harness:
             return dict(handle)
         assert isinstance(handle, ValueHandle)
         return handle.get()
+
+
+def _declared(changes: pa.Table, layout: StateLayout) -> pa.Table:
+    """Return changes without those of variables that are not declared any more."""
+    named = [v is None or v in layout.specs for v in changes["variable"].to_pylist()]
+    changes = changes.filter(pa.array(named, pa.bool_()))
+    place = changes.schema.get_field_index("data")
+    if place < 0:
+        return changes
+    data = changes["data"].combine_chunks()
+    kept = [f for f in data.type if f.name in layout.specs]
+    if not kept:
+        return changes.remove_column(place)
+    columns = [pc.struct_field(data, f.name) for f in kept]
+    fresh = pa.StructArray.from_arrays(columns, fields=kept, mask=data.is_null())
+    return changes.set_column(place, "data", fresh)
 
 
 def _padded(records: list[Sent], kind: int, schema: Schema | None) -> pa.Table | None:

@@ -11,7 +11,7 @@ Spark those that reach a keyed operator.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from riverlock.flow.graph import (
     Read,
     RowWise,
     Union,
+    event_times_of,
     operator_times,
     upstream,
 )
@@ -306,7 +307,7 @@ class LocalRun:
                 expected="one gap: sessions('10 minutes')",
                 found="an expression, which Spark evaluates",
             )
-        return harness(
+        made = harness(
             process,
             key=list(node.keys),
             **self._inputs(node.input),
@@ -319,6 +320,9 @@ class LocalRun:
             follows_keyed=any(isinstance(n, Keyed) for n in upstream(node.input)),
             updates=bool(list(self._outputs(node, UPDATES))),
         )
+        has_time = bool(event_times_of(node))
+        made._program = replace(made._program, has_event_time=has_time)
+        return made
 
     def _inputs(self, node: Node) -> dict[str, Any]:
         """Return what a harness must know of one stream or two."""

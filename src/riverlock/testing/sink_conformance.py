@@ -25,6 +25,7 @@ from riverlock.core.types import schema_of
 from riverlock.sinks.base import SinkUse, TwoPhaseSink
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.stager import StagePoint
+from riverlock.snapshot.past import Past, commit_of
 from riverlock.snapshot.records import SinkOutput
 from riverlock.storage.local import LocalStorage
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from riverlock.sinks.base import Sink
     from riverlock.sinks.committer import Committer
     from riverlock.sinks.stager import Stager
+    from riverlock.snapshot.past import Claim, Commit
     from riverlock.storage.base import Storage
 
 __all__ = ["SinkConformance", "SinkRun"]
@@ -66,6 +68,9 @@ class SinkRun:
     uid: str = "conformance"
     # The flow that this one was forked from.
     origin: str | None = None
+    # What the store of this run knows of runs and epochs before.
+    past: Past = field(default_factory=Past)
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
     _stager: Stager = field(init=False)
     _committer: Committer = field(init=False)
 
@@ -75,7 +80,14 @@ class SinkRun:
         stager, self._committer = _parts(self.sink, use, self.storage)
         self._stager = pickle.loads(pickle.dumps(stager))  # noqa: S301 - our own
         self._committer.open(
-            Owner(flow=self.flow, sink=self.uid, run=self.run, origin=self.origin)
+            Owner(
+                flow=self.flow,
+                sink=self.uid,
+                run=self.run,
+                origin=self.origin,
+                token=self.token,
+                past=self.past,
+            )
         )
 
     @property
@@ -99,7 +111,10 @@ class SinkRun:
                 table = pa.table(columns, schema=_SCHEMA.to_arrow())
                 tokens += self._stager.stage(table, point)
         kept = SinkOutput(
-            kind=self.sink.kind, tokens=tuple(tokens), rows=sum(map(len, tasks))
+            kind=self.sink.kind,
+            tokens=tuple(tokens),
+            rows=sum(map(len, tasks)),
+            run=self.token,
         )
         # Through JSON, as it would come back from the manifest.
         return msgspec.json.decode(msgspec.json.encode(kept), type=SinkOutput)
@@ -284,6 +299,61 @@ class SinkConformance:
                 assert set(shown.values()) <= {tasks * count}, f"part: {shown}"
                 assert sorted(shown) == list(range(len(shown))), f"a gap: {shown}"
 
+    def test_a_store_put_back_is_not_taken_for_the_one_that_wrote(
+        self, tmp_path: Path
+    ) -> None:
+        """It decides numbers again that the sink has: taken back, or refused."""
+        with self._start(tmp_path) as scene:
+            kept = scene.written_by_a_store_that_was_lost()
+
+            def go_on() -> None:
+                run = scene.run(2, past=kept)
+                run.commit(0, kept.decided[0])
+                run.commit(1, run.stage(1, _rows(1, task=3)))
+
+            if scene.tries(go_on):
+                scene.shows(*_rows(0), *_rows(1, task=3))
+            else:
+                scene.shows(*_rows(0), *_rows(1), *_rows(2))
+
+    def test_a_store_put_back_whose_next_rows_come_later(self, tmp_path: Path) -> None:
+        """Its epochs of the same numbers have no rows, so that no number meets."""
+        with self._start(tmp_path) as scene:
+            kept = scene.written_by_a_store_that_was_lost()
+
+            def go_on() -> None:
+                run = scene.run(2, past=kept)
+                run.commit(0, kept.decided[0])
+                for epoch in (1, 2):
+                    run.commit(epoch, run.stage(epoch))
+                run.commit(3, run.stage(3, _rows(1, task=3)))
+
+            if scene.tries(go_on):
+                scene.shows(*_rows(0), *_rows(1, task=3))
+            else:
+                scene.shows(*_rows(0), *_rows(1), *_rows(2))
+
+    def test_a_run_whose_sink_a_copy_of_the_store_took_stops(
+        self, tmp_path: Path
+    ) -> None:
+        """Two copies of a store run with the same numbers: one of them writes."""
+        with self._start(tmp_path) as scene:
+            first = scene.run(1)
+            known = _Known({0: first.stage(0, _rows(0))}, {1: first.token})
+            first.commit(0, known.decided[0])
+            ours = scene.run(2, past=known)
+            ours.commit(0, known.decided[0])
+            theirs = scene.run(2, past=known)
+            theirs.commit(0, known.decided[0])
+            theirs.commit(1, theirs.stage(1, _rows(1, task=3)))
+            for epoch in (1, 2):
+                output = ours.stage(epoch, _rows(epoch))
+                done = scene.tries(lambda e=epoch, o=output: ours.commit(e, o))
+                assert not done, "both write"
+                scene.shows(*_rows(0), *_rows(1, task=3))
+            theirs.commit(2, theirs.stage(2, _rows(2, task=3)))
+            scene.shows(*_rows(0), *_rows(1, task=3), *_rows(2, task=3))
+
     def test_secrets_stay_where_they_are(self, tmp_path: Path) -> None:
         """Neither repr, nor tokens, nor the store show a password."""
         with self._start(tmp_path) as scene:
@@ -313,8 +383,23 @@ class _Scene:
     storage: Storage
     flow: str
 
-    def run(self, number: int) -> SinkRun:
-        return SinkRun(sink=self.sink, storage=self.storage, run=number, flow=self.flow)
+    def run(self, number: int, past: Past | None = None) -> SinkRun:
+        return SinkRun(
+            sink=self.sink,
+            storage=self.storage,
+            run=number,
+            flow=self.flow,
+            past=past or Past(),
+        )
+
+    def written_by_a_store_that_was_lost(self) -> _Known:
+        """Write three epochs; returns what a backup knows, made after the first."""
+        run = self.run(1)
+        known = _Known({0: run.stage(0, _rows(0))}, {1: run.token})
+        run.commit(0, known.decided[0])
+        for epoch in (1, 2):
+            run.commit(epoch, run.stage(epoch, _rows(epoch)))
+        return known
 
     def shows(self, *rows: Row) -> None:
         found = Counter(tuple(r) for r in self.suite.read_rows(self.sink))
@@ -328,12 +413,13 @@ class _Scene:
         assert left == [], f"left behind: {left}"
 
     @staticmethod
-    def tries(action: Any) -> None:
-        """Do what may be refused, but only in words that are ours."""
+    def tries(action: Any) -> bool:
+        """Do what may be refused, but only in words that are ours; tells if not."""
         try:
             action()
         except RiverlockError:
-            return
+            return False
+        return True
 
     @contextmanager
     def polling(self) -> Iterator[list[Counter[int]]]:
@@ -359,6 +445,35 @@ class _Scene:
             thread.join()
         if troubles:
             raise troubles[0]
+
+
+@dataclass
+class _Known(Past):
+    """What a store knows that has decided some epochs."""
+
+    decided: dict[int, SinkOutput]
+    runs: dict[int, str]
+
+    def has_run(self, claim: Claim) -> bool:
+        return self.runs.get(claim.run) == claim.token
+
+    def has(self, commit: Commit, sink: str) -> bool:
+        known = self.commit(commit.epoch, sink)
+        return known is not None and known.matches(commit)
+
+    def commit(self, epoch: int, sink: str) -> Commit | None:
+        output = self.decided.get(epoch)
+        return None if output is None else commit_of(epoch, output)
+
+    def leads_here(self, epoch: int) -> bool:
+        return epoch in self.decided
+
+    def output(self, sink: str) -> SinkOutput | None:
+        return self.decided[max(self.decided)]
+
+    @property
+    def newest(self) -> int:
+        return max(self.decided)
 
 
 @dataclass

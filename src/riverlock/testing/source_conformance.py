@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from riverlock.core.clock import ManualClock
-from riverlock.core.errors import EpochAbortedError
+from riverlock.core.errors import EpochAbortedError, SourceUnavailableError
 from riverlock.flow.graph import Read
 from riverlock.runtime.columns import SEQ
 from riverlock.snapshot.catalog import Catalog
@@ -45,7 +45,7 @@ def _tried(action: Callable[[], Any]) -> Any:
     while True:
         try:
             return action()
-        except EpochAbortedError:
+        except (EpochAbortedError, SourceUnavailableError):
             if time.monotonic() > limit:
                 raise
             time.sleep(0.01)

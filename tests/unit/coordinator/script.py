@@ -108,7 +108,7 @@ class _Player:
         turn = int(given.get("turn", self.turn))
         epoch = int(given.get("epoch", self.epoch))
         first = args[0] if args else ""
-        retryable = "final" not in args
+        retryable, is_away = "final" not in args, "away" in args
         plan = self.coordinator.plan
         match name:
             case "recovered" if first == "none":
@@ -141,7 +141,7 @@ class _Player:
                 return PlanFailed(
                     region=REGION,
                     turn=turn,
-                    reason=AbortReason.PLANNING,
+                    reason=AbortReason.AWAY if is_away else AbortReason.PLANNING,
                     cause="gone",
                     retryable=retryable,
                 )
@@ -157,7 +157,7 @@ class _Player:
                     region=REGION,
                     turn=turn,
                     stage=first,
-                    reason=AbortReason.TASK,
+                    reason=AbortReason.AWAY if is_away else AbortReason.TASK,
                     cause="died",
                     retryable=retryable,
                 )

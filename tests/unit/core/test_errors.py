@@ -23,12 +23,20 @@ EXAMPLES: list[RiverlockError] = [
         line="app.py:3 in on_event: 1 / 0",
         trace="Traceback",
     ),
+    errors.TimeRangeError("+10000-01-01", column="at", operator="op", key="a", epoch=7),
     errors.StateError("text"),
     errors.StateTypeError(
         operator="op", variable="spent", key="ann", expected="double", found=object
     ),
     errors.StateCorruptedError(path="p", why="w"),
     errors.StateSchemaError(operator="op", expected="a", found="b"),
+    errors.UndeclaredStateError(
+        operator="op",
+        variable="carts_at",
+        meant="cart_at",
+        place="app.py:3 in on_event",
+        is_constant=False,
+    ),
     errors.SourceError("orders", what="gone", hint="h"),
     errors.StorageError("put", "a/b", "no space left", retryable=True),
     errors.StorageNotFoundError("a/b"),
@@ -41,8 +49,10 @@ EXAMPLES: list[RiverlockError] = [
     errors.EpochAbortedError(epoch=7, reason="task", cause="it died"),
     errors.InputChangedError(epoch=7, reason="source", cause="3 rows are 2 now"),
     errors.SinkError("files", epoch=3, what="refused"),
+    errors.SourceUnavailableError("in", what="Kafka at host:9092 does not answer"),
     errors.SinkUnavailableError("table", epoch=3, what="connection refused"),
     errors.CommitRejectedError("files", epoch=None, what="refused"),
+    errors.ForeignEpochError("out", place="t", epoch=9, newest=3),
     errors.CommitUnknownError("files", epoch=3, what="no answer"),
     errors.InternalError("votes differ"),
 ]
@@ -83,6 +93,10 @@ def test_messages_say_where_and_what_to_do() -> None:
         "  record: Record(a=1)"
     )
     assert "'spent' of operator 'op', key 'ann'" in found["StateTypeError"]
+    assert found["UndeclaredStateError"].startswith(
+        "'carts_at' is not declared state; did you mean 'cart_at'?\n"
+        "  app.py:3 in on_event\n  in operator 'op': all keys"
+    )
 
 
 @pytest.mark.parametrize(

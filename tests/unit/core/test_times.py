@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import riverlock
 from riverlock.core import times
 from riverlock.core.clock import ManualClock, SystemClock
-from riverlock.core.errors import InvalidConfigError
+from riverlock.core.errors import InvalidConfigError, TimeRangeError
+
+_MIN = datetime.min.replace(tzinfo=UTC)
+_MAX = datetime.max.replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +82,90 @@ def test_helpers_are_timedeltas() -> None:
     assert times.days(2) == times.duration("2 days")
     assert times.milliseconds(5) == timedelta(milliseconds=5)
     assert times.to_iso(0) == "1970-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (times.START_US, "0001-01-01T00:00:00Z"),
+        (times.START_US - 1, "0000-12-31T23:59:59.999999Z"),
+        (times.END_US + 1, "+10000-01-01T00:00:00Z"),
+        # As java.time writes them.
+        (2**63 - 1, "+294247-01-10T04:00:54.775807Z"),
+        (-(2**63), "-290308-12-21T19:59:05.224192Z"),
+    ],
+)
+def test_every_instant_has_a_text(us: int, text: str) -> None:
+    assert times.to_iso(us) == text
+
+
+@pytest.mark.parametrize("us", [times.START_US - 1, times.END_US + 1, 2**63 - 1])
+def test_instants_without_a_datetime_are_named(us: int) -> None:
+    for convert in (times.from_micros, times.from_naive_micros):
+        with pytest.raises(TimeRangeError, match="outside of the years 1 to 9999") as e:
+            convert(us)
+        assert times.to_iso(us) in str(e.value)
+    assert times.nearest(us) in (_MIN, _MAX)
+
+
+def test_instants_of_another_zone_may_have_no_name_in_utc() -> None:
+    west = timezone(timedelta(hours=-5))
+    with pytest.raises(TimeRangeError):
+        times.micros(datetime(9999, 12, 31, 23, tzinfo=west))
+
+
+def test_watermarks_before_time_begins_say_nothing() -> None:
+    assert times.watermark_time(None) is None
+    assert times.watermark_time(times.START_US - 1) is None
+    assert times.watermark_time(times.START_US) == _MIN
+    assert times.watermark_time(2**62) == _MAX
+
+
+def test_days_and_dates() -> None:
+    for day in (times.FIRST_DAY, -1, 0, 19_782, times.LAST_DAY):
+        assert times.day_of(times.date_of(day)) == day
+        assert times.date_text(day) == times.date_of(day).isoformat()
+    with pytest.raises(TimeRangeError, match=r"\+10000-01-01"):
+        times.date_of(times.LAST_DAY + 1)
+    assert times.shifted(_MAX, timedelta(1)) == _MAX
+
+
+def test_only_one_module_makes_datetimes_of_numbers() -> None:
+    root = Path(riverlock.__file__).parent
+    pattern = re.compile(
+        r"fromtimestamp|fromordinal|date(time)?\(1970|_datetime_from|EPOCH \+"
+        r"|timedelta\((micro)?seconds=[a-z_]*us\b"
+    )
+    found = {
+        f"{file.relative_to(root)}:{number}"
+        for file in sorted(root.rglob("*.py"))
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if pattern.search(line) and file.name != "times.py"
+    }
+    assert not found
+
+
+def test_columns_of_users_become_values_in_one_module() -> None:
+    """``to_pylist`` fails for all rows because of one far time."""
+    root = Path(riverlock.__file__).parent
+    # Rows on their way out, and everything that shows stored values to people.
+    shown = [*(root / "sinks").rglob("*.py"), *(root / "cli").glob("*.py")]
+    shown += (root / "query").glob("*.py")
+    allowed = {
+        "json_rows.py",  # whether all numbers are finite
+        "kafka_rows.py",  # bytes and numbers by then
+        "postgres.py",  # bytes and text
+        "staging.py",  # where a key is null
+        "steps.py",  # keys, which Python has named, and ids
+        "values.py",  # numbers
+        "keys.py",
+    }
+    found = {
+        file.name
+        for file in shown
+        if re.search(r"to_pylist|to_pydict|as_py\(", file.read_text())
+    }
+    assert found <= allowed
 
 
 def test_manual_clock_moves_only_when_told() -> None:

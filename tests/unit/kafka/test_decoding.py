@@ -17,7 +17,11 @@ import pytest
 from tests.servers.registry import PASSWORD, SchemaRegistry, schema_registry
 
 import riverlock as rl
-from riverlock.core.errors import EpochAbortedError, InvalidConfigError, SourceError
+from riverlock.core.errors import (
+    InvalidConfigError,
+    SourceError,
+    SourceUnavailableError,
+)
 from riverlock.core.types import schema_of
 from riverlock.kafka import decoding
 from riverlock.kafka.decoding import Decoder
@@ -302,14 +306,14 @@ def test_protobuf_values_become_columns(registry: SchemaRegistry) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "error"),
     [
-        (503, None, EpochAbortedError),
-        (408, None, EpochAbortedError),
+        (503, None, SourceUnavailableError),
+        (408, None, SourceUnavailableError),
         (403, None, SourceError),
         # A proxy answers for a registry that is away: it does not know schemas.
-        (404, "<h1>default backend - 404</h1>", EpochAbortedError),
-        (404, '{"error_code": 404}', EpochAbortedError),
-        (200, "<h1>back soon</h1>", EpochAbortedError),
-        (200, "[]", EpochAbortedError),
+        (404, "<h1>default backend - 404</h1>", SourceUnavailableError),
+        (404, '{"error_code": 404}', SourceUnavailableError),
+        (200, "<h1>back soon</h1>", SourceUnavailableError),
+        (200, "[]", SourceUnavailableError),
     ],
 )
 def test_a_registry_in_trouble_is_no_bad_value(
@@ -324,10 +328,10 @@ def test_a_registry_in_trouble_is_no_bad_value(
     assert PASSWORD not in str(caught.value)
 
 
-def test_a_registry_that_is_away_is_worth_another_try() -> None:
+def test_a_registry_that_is_away_is_said_to_be_away() -> None:
     nowhere = SchemaRegistry(port=9)
 
-    with pytest.raises(EpochAbortedError) as caught:
+    with pytest.raises(SourceUnavailableError) as caught:
         decoder(nowhere, "avro", "a int").decoded([b"\0\0\0\0\x01\x02"])
 
     assert PASSWORD not in str(caught.value)

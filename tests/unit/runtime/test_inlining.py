@@ -145,7 +145,7 @@ def test_a_value_with_reading_of_its_own_is_called_for() -> None:
 @pytest.mark.parametrize(
     ("rare", "then"),
     [
-        ("self.scale = 10", "self.n += self.scale"),
+        ("type(self).scale = 10", "self.n += self.scale"),
         ("self.bump()", "self.n += self.scale"),
         ("global LIMIT; LIMIT = 9", "self.n += LIMIT"),
         ("ctx.set_timer(ctx.now, processing=True)", "self.n += self.scale"),
@@ -154,8 +154,8 @@ def test_a_value_with_reading_of_its_own_is_called_for() -> None:
 def test_what_a_call_changes_is_seen_by_the_keys_after_it(rare: str, then: str) -> None:
     frame = FRAME.replace(
         "    def on_event",
-        "    def bump(self):\n        self.scale = 10\n"
-        "    def on_timer(self, at, ctx):\n        self.scale += 5\n"
+        "    def bump(self):\n        type(self).scale = 10\n"
+        "    def on_timer(self, at, ctx):\n        type(self).scale += 5\n"
         "    def on_event",
     )
     body = f"if record.a == 3 and ctx.key == 'w':\n    {rare}\n{then}"

@@ -35,6 +35,7 @@ class Rows:
 
     gives_positions = False
     can_read_ahead = True
+    is_repeatable = True
 
     def initial(self) -> Any:
         return 0

@@ -54,12 +54,30 @@ def plan(
     retired: tuple[str, ...] = (),
 ) -> Upgrade:
     return plan_upgrade(
-        before, after, renamed=renamed or {}, retired=frozenset(retired)
+        before,
+        after,
+        renamed=renamed or {},
+        retired=frozenset(retired),
+        columns=lambda state: [*state.variables, "dropped"],
     )
 
 
 def actions(upgrade: Upgrade) -> dict[tuple[str, str | None], Action]:
     return {(s.operator, s.variable): s.action for s in upgrade.steps}
+
+
+def test_state_is_rewritten_for_a_new_variable_of_a_dropped_name() -> None:
+    before = {"op": stored(n=value("int"))}
+
+    other = plan(before, {"op": declared(n=rl.Value("int"), new=rl.Value("int"))})
+    same = plan(
+        before, {"op": declared(n=rl.Value("int"), dropped=rl.Map("int", "int"))}
+    )
+
+    assert other.changes_nothing
+    assert not same.changes_nothing
+    assert same.moves == {"op": {}}
+    assert "left behind" in same.steps[-1].detail
 
 
 def test_a_migration_is_done_though_the_type_is_only_wider() -> None:

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 import riverlock as rl
 from riverlock.core.errors import (
     CommitRejectedError,
+    FencedError,
     InvalidConfigError,
     InvalidFlowError,
 )
@@ -21,6 +22,7 @@ from riverlock.sinks.base import SinkUse
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.delta import DeltaCommitter, DeltaSink
 from riverlock.sinks.stager import StagePoint
+from riverlock.snapshot.past import Commit
 from riverlock.snapshot.records import SinkOutput
 from riverlock.storage.local import LocalStorage
 
@@ -95,7 +97,8 @@ def test_an_epoch_that_was_committed_is_not_committed_again(sink: DeltaSink) -> 
     second = opened(sink, run=2)
     second.commit(1, voted)
     second.commit(2, output(*staged(sink, rows("bob"), 2, "b")))
-    first.commit(1, voted)  # a run that slept
+    with pytest.raises(FencedError, match="another copy"):
+        first.commit(1, voted)  # a run that slept
 
     assert users(sink) == Counter(["ann", "bob"])
 
@@ -108,8 +111,8 @@ def test_of_two_runs_that_commit_at_once_one_does(
     read = DeltaCommitter._has
     others = [lambda: quick.commit(1, voted)]
 
-    def overtaken(self: DeltaCommitter, table: Any, epoch: int) -> bool:
-        found = read(self, table, epoch)
+    def overtaken(self: DeltaCommitter, table: Any, wanted: Commit) -> bool:
+        found = read(self, table, wanted)
         if others:
             others.pop()()  # after the slow one has read the table
         return found

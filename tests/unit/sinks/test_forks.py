@@ -31,13 +31,14 @@ def files(folder: Path, name: str) -> Any:
 
 @pytest.mark.parametrize("make", [sqlite, delta, files])
 def test_a_fork_is_refused_where_its_origin_writes(make: Make, tmp_path: Path) -> None:
-    def run(number: int, **more: str) -> SinkRun:
+    def run(number: int, **more: Any) -> SinkRun:
         name = more.pop("name", "out")
         store = LocalStorage(tmp_path / more["flow"])
         return SinkRun(sink=make(tmp_path, name), storage=store, run=number, **more)
 
     origin = run(1, flow="first")
-    origin.commit(1, origin.stage(1, [(1, "a", 1)]))
+    voted = origin.stage(1, [(1, "a", 1)])
+    origin.commit(1, voted)
 
     with pytest.raises(InvalidConfigError, match=r"another (place|directory)"):
         run(1, flow="fork", origin="first")
@@ -45,4 +46,4 @@ def test_a_fork_is_refused_where_its_origin_writes(make: Make, tmp_path: Path) -
     for number in (1, 2):  # its own place is its own in later runs too
         own = run(number, flow="fork", origin="first", name="trial")
         own.commit(number + 1, own.stage(number + 1, [(number, "b", 2)]))
-    run(2, flow="first").commit(1, origin.stage(1, [(1, "a", 1)]))
+    run(2, flow="first").commit(1, voted)

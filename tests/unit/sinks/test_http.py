@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
 import threading
 from collections import Counter
@@ -12,7 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from msgspec import structs
 
 import riverlock as rl
 from riverlock.core.errors import (
@@ -25,6 +28,10 @@ from riverlock.core.errors import (
 )
 from riverlock.core.types import schema_of
 from riverlock.sinks.base import Probed, Sink, SinkUse
+from riverlock.sinks.committer import Owner
+from riverlock.sinks.stager import StagePoint
+from riverlock.snapshot.past import digest_of
+from riverlock.snapshot.records import SinkOutput
 from riverlock.storage.local import LocalStorage
 from riverlock.testing import SinkRun
 
@@ -38,6 +45,7 @@ class Receiver:
     requests: Counter[str] = field(default_factory=Counter)
     tokens: set[str | None] = field(default_factory=set)
     answers: list[int | None] = field(default_factory=list)  # None: hang up
+    said: bytes = b"said"
 
     def take(self, handler: BaseHTTPRequestHandler) -> int | None:
         length = int(handler.headers["Content-Length"])
@@ -66,9 +74,9 @@ def receiver() -> Iterator[Receiver]:
                 return
             self.send_response(answer)
             self.send_header("Retry-After", "0")
-            self.send_header("Content-Length", "4")
+            self.send_header("Content-Length", str(len(of.said)))
             self.end_headers()
-            self.wfile.write(b"said")
+            self.wfile.write(of.said)
 
         def log_message(self, format: str, *args: Any) -> None:
             del format, args
@@ -110,7 +118,8 @@ def test_rows_arrive_with_keys_that_never_change(
 
     assert set(receiver.requests.values()) == {2}
     assert len(receiver.rows) == 301
-    assert receiver.rows["f/conformance/1/300"] == {
+    epoch = f"1-{digest_of(voted.tokens)[:16]}"
+    assert receiver.rows[f"f/conformance/{epoch}/300"] == {
         "id": 900,
         "name": None,
         "epoch": 1,
@@ -170,7 +179,7 @@ def test_a_row_that_is_refused_stops_the_flow(
 ) -> None:
     receiver.answers = [200, 422]
     of = run(rl.sinks.http(receiver.url), tmp_path)
-    with pytest.raises(CommitRejectedError, match="f/conformance/1/1 was refused with"):
+    with pytest.raises(CommitRejectedError, match=r"f/conformance/1-\w+/1 was refused"):
         of.commit(1, of.stage(1, rows(3)))
     assert len(receiver.rows) == 1
 
@@ -186,6 +195,49 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_key(
     of.commit(1, voted)
     assert list(receiver.requests.values()) == [1, 2, 1]
     assert [r["id"] for r in receiver.rows.values()] == [0, 1, 2]
+
+
+def test_nothing_of_an_address_but_its_host_is_shown(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    """Webhooks have their secret in the path, others in the query."""
+    url = f"{receiver.url}/T000/hush-hush?token=quiet"
+    receiver.answers = [404]
+    receiver.said = b"no /rows/T000/hush-hush?token=quiet (hush-hush, quiet) here"
+    of = run(rl.sinks.http(url), tmp_path)
+    with pytest.raises(CommitRejectedError) as refused:
+        of.commit(1, of.stage(1, rows(1)))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{taken.getsockname()[1]}/hush-hush?token=quiet"
+        of = run(rl.sinks.http(nobody), tmp_path)
+        with pytest.raises(SinkUnavailableError) as away:
+            of.commit(1, of.stage(1, rows(1)))
+    with pytest.raises(InvalidConfigError) as wrong:
+        rl.sinks.http("ftp://host/hush-hush?token=quiet")
+
+    for caught in (refused, away, wrong):
+        text = str(caught.value) + str(caught.value.__dict__)
+        assert "hush-hush" not in text
+        assert "quiet" not in text
+    assert "127.0.0.1" in str(refused.value)
+
+
+def test_numbers_that_json_has_no_word_for_are_text(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    use = SinkUse(uid="out", schema=schema_of("x double"), replaces=False)
+    sink, store = rl.sinks.http(receiver.url), LocalStorage(tmp_path)
+    values = [1.5, math.nan, math.inf, -math.inf, None]
+    at = StagePoint(storage=store, folder="s", epoch=1, attempt="a", flow="f")
+    tokens = tuple(sink.stager(use).stage(pa.table({"x": values}), at))
+    committer = sink.committer(use, store)
+    committer.open(Owner(flow="f", sink="out", run=1))
+
+    committer.commit(1, SinkOutput(kind="http", tokens=tokens, rows=len(values)))
+
+    found = [row["x"] for row in receiver.rows.values()]
+    assert found == [1.5, "NaN", "Infinity", "-Infinity", None]
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -215,4 +267,15 @@ def test_functions_get_each_row_and_go_on_where_they_failed(tmp_path: Path) -> N
     with pytest.raises(OSError, match="away"):
         of.commit(5, voted)
     of.commit(5, voted)
+    epoch = f"5-{digest_of(voted.tokens)[:16]}"
+    assert got == [(n, f"f/conformance/{epoch}/{n}") for n in range(4)]
+
+    # A store that was put back decides the number again: a receiver takes them.
+    again = of.stage(5, rows(2))
+    of.commit(5, again)
+    assert len({id for _, id in got}) == 6
+
+    # What an older version has decided keeps the ids that it gave.
+    got.clear()
+    of.commit(5, structs.replace(voted, run=""))
     assert got == [(n, f"f/conformance/5/{n}") for n in range(4)]

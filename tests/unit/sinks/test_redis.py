@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import redis
 from tests.servers.redis import redis_server
@@ -14,6 +16,7 @@ from tests.servers.redis import redis_server
 import riverlock as rl
 from riverlock.core.errors import (
     CommitRejectedError,
+    FencedError,
     InvalidConfigError,
     InvalidFlowError,
     SinkError,
@@ -21,7 +24,10 @@ from riverlock.core.errors import (
 )
 from riverlock.core.types import schema_of
 from riverlock.sinks.base import Probed, SinkUse
+from riverlock.sinks.committer import Owner
 from riverlock.sinks.redis import RedisSink
+from riverlock.sinks.stager import StagePoint
+from riverlock.snapshot.records import SinkOutput
 from riverlock.storage.local import LocalStorage
 from riverlock.testing import SinkRun
 
@@ -53,6 +59,41 @@ def test_hashes_have_a_field_per_column_and_lose_those_that_become_null(
 
     of.commit(2, of.stage(2, [(7, None, 2)]))
     assert server.hgetall("user:7") == {"id": "7", "epoch": "2"}
+
+
+def test_numbers_that_json_has_no_word_for_are_text(
+    server: Any, url: str, tmp_path: Path
+) -> None:
+    schema = schema_of("id int, x double, y array<double>")
+    values = [math.nan, math.inf, -math.inf]
+    table = pa.table(
+        {"id": [0, 1, 2], "x": values, "y": [[v, 0.5] for v in values]},
+        schema=schema.to_arrow(),
+    )
+    use, store = (
+        SinkUse(uid="out", schema=schema, replaces=False),
+        LocalStorage(tmp_path),
+    )
+    for shape in ("hash", "json"):
+        sink = rl.sinks.redis(url, key=f"{shape}:{{id}}", shape=shape)
+        at = StagePoint(storage=store, folder=shape, epoch=1, attempt="a", flow=shape)
+        tokens = tuple(sink.stager(use).stage(table, at))
+        committer = sink.committer(use, store)
+        committer.open(Owner(flow=shape, sink="out", run=1))
+        committer.commit(1, SinkOutput(kind="redis", tokens=tokens, rows=3))
+
+    for n, word in enumerate(["NaN", "Infinity", "-Infinity"]):
+        assert server.hgetall(f"hash:{n}") == {
+            "id": str(n),
+            "x": word,
+            "y": f'["{word}",0.5]',
+        }
+        row = {"id": n, "x": word, "y": [word, 0.5]}
+        assert json.loads(server.get(f"json:{n}")) == row
+    # What a table of Redis makes of it.
+    columns = "id int, x double"
+    known = rl.sources.redis(url, key="hash:{id}", schema=columns).table()
+    assert sorted(map(repr, known["x"].to_pylist())) == sorted(map(repr, values))
 
 
 def test_json_has_the_row(server: Any, url: str, tmp_path: Path) -> None:
@@ -95,7 +136,7 @@ def test_an_older_run_is_refused(server: Any, url: str, tmp_path: Path) -> None:
     old = run(sink, tmp_path, 1)
     voted = old.stage(1, [(7, "ann", 1)])
     run(sink, tmp_path, 2)
-    with pytest.raises(CommitRejectedError, match="run 2 of this flow has taken over"):
+    with pytest.raises(FencedError, match="run 2"):
         old.commit(1, voted)
     assert not server.exists("user:7")
 

@@ -40,11 +40,14 @@ from riverlock.runtime.planner import Planner
 from riverlock.runtime.program import MAIN, OperatorProgram
 from riverlock.runtime.task import Targets
 from riverlock.sinks.base import SinkUse, TwoPhaseSink
-from riverlock.sinks.committer import Owner
+from riverlock.sinks.orphans import unfinished
+from riverlock.sinks.outputs import sink_owner, sink_plans
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
+from riverlock.snapshot.past import StorePast
 from riverlock.snapshot.records import Flow as FlowRecord
 from riverlock.snapshot.records import InputRange, Manifest, Run
+from riverlock.snapshot.restore import is_open
 from riverlock.snapshot.retention import Retention
 from riverlock.spark import replay as replaying
 from riverlock.spark.adoption import Adoption
@@ -74,6 +77,7 @@ class Rows:
     ends: bool = False
     gives_positions = False
     can_read_ahead = False
+    is_repeatable = True
 
     def initial(self) -> int:
         return 0
@@ -326,20 +330,33 @@ class LocalFlow:
         catalog, flow = self.catalog, self.build()
         made, readers = compiled(flow), {"rows": Rows(self.rows, self.ends)}
         record = catalog.open_flow(flow.name, key_groups=flow.key_groups, now_us=1)
+        newest = catalog.newest()
+        waiting = unfinished(
+            newest,
+            {w.uid: w.sink for w in flow.writes},
+            is_open=is_open(catalog, newest),
+            retired=flow.retirements,
+        )
         owner = claim(catalog, now_us=self.clock.now_us())
         heart = Heartbeat(catalog, owner, lambda: None)
         heart.start()
         stack.callback(heart.stop)
+        past = StorePast(catalog, catalog.newest())
         committers = {}
         for write in flow.writes:
             assert isinstance(write.sink, TwoPhaseSink)
             committer = write.sink.committer(made.uses[write.uid], catalog.storage)
-            committer.open(Owner(flow=record.id, sink=write.uid, run=owner.run))
+            committer.open(sink_owner(record, write.uid, owner, past))
             committers[write.uid] = committer
+        waiting.complete(record.id)
         cleaner = Cleaner(catalog, retention)
         stack.callback(cleaner.stop)
-        driver = RegionDriver(
-            plan=self._plan(made, record, owner),
+        cleaner.take_up()
+        driver: RegionDriver = RegionDriver(
+            plan=dataclasses.replace(
+                self._plan(made, record, owner),
+                settled=waiting.passed_over,
+            ),
             catalog=catalog,
             engine=self._engine(made, readers, record, owner),
             planner=self._planner(made, readers, epoch_rows),
@@ -349,8 +366,8 @@ class LocalFlow:
             clock=self.clock,
             max_epochs=epochs,
             adopt=Adoption(catalog, made, owner),
+            on_status=lambda _: self.after(driver),
         )
-        driver.on_status = lambda _: self.after(driver)
         newest = catalog.newest()
         heart.listen(driver.ask, after=0 if newest is None else newest.requests)
         return driver
@@ -391,7 +408,7 @@ class LocalFlow:
             stages=tuple(s.id for s in keyed),
             restart=NoRestart(),
             operators={s.id: s.plan for s in keyed},
-            sinks={w.uid: w.sink.kind for w in flow.writes},
+            **sink_plans(flow.writes),
             event_times={u: n.delay_us for u, n in made.event_times.items()},
         )
 

@@ -17,9 +17,11 @@ from riverlock.core.errors import (
     UnsupportedFormatError,
 )
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.claims import claim
 from riverlock.snapshot.reader import operator_of, read_entries, read_variable
-from riverlock.snapshot.records import Run, StateFile
-from riverlock.snapshot.retention import Retention, expired_paths, sweep
+from riverlock.snapshot.records import Run, StateFile, Stop
+from riverlock.snapshot.requests import add_request
+from riverlock.snapshot.retention import Retention, sweep
 from riverlock.snapshot.sealed import seal
 from riverlock.snapshot.verify import verify
 from riverlock.storage import LocalStorage
@@ -235,7 +237,7 @@ def test_retention_keeps_young_files_and_manifests(store: LocalStorage) -> None:
     history(store, 10)
     write(store, 11, {"b": 1})  # of an epoch that is not yet decided
 
-    assert expired_paths(Catalog(store), Retention(epochs=1), now=NOW) == []
+    assert sweep(Catalog(store), Retention(epochs=1), now=NOW) == 0
 
     age(store, days=2)
     young = write(store, 12, {"b": 1})
@@ -244,17 +246,58 @@ def test_retention_keeps_young_files_and_manifests(store: LocalStorage) -> None:
     assert len(list(store.list(Catalog(store).paths.state))) == 4
 
 
-def test_retention_deletes_manifests_before_their_files(store: LocalStorage) -> None:
+def test_retention_deletes_manifests_before_their_files(
+    store: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     history(store, 5)
     age(store)
 
-    paths = expired_paths(Catalog(store), Retention(epochs=1), now=NOW)
+    gone: list[str] = []
+    delete = LocalStorage.delete
 
-    is_manifest = [p.endswith(".json") for p in paths]
+    def noted(self: LocalStorage, path: str) -> None:
+        if "/expiring/" not in path:
+            gone.append(path)
+        delete(self, path)
+
+    monkeypatch.setattr(LocalStorage, "delete", noted)
+    sweep(Catalog(store), Retention(epochs=1), now=NOW)
+
+    is_manifest = [p.endswith(".json") for p in gone]
     assert is_manifest == sorted(is_manifest, reverse=True)
+    assert {True, False} == set(is_manifest)
 
 
 def test_retention_of_an_empty_store_does_nothing(store: LocalStorage) -> None:
     assert sweep(catalog(store), Retention()) == 0
     assert dataclasses.asdict(Retention())["epochs"] == 20
     assert GROUPS == 8
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "._000000000001.json",
+        "notes.json",
+        "000000000001.json.bak",
+        "000000000009 (copy).json",
+    ],
+)
+def test_files_of_others_beside_records_are_left_alone(
+    store: LocalStorage, name: str
+) -> None:
+    history(store, 3)
+    found = Catalog(store)
+    for folder in ("epochs", "runs", "requests", "staged", "state/op"):
+        store.put(f"{found.paths.root}{folder}/{name}", b"of an editor")
+    store.put("leases/._x.json", b"of an editor")
+    age(store)
+
+    assert found.epochs() == [1, 2, 3]
+    assert found.newest_run() is None
+    assert claim(found, now_us=1).run == 1
+    assert add_request(found, Stop(run=1), now_us=1).number == 1
+    sweep(found, Retention(epochs=1), now=NOW)
+
+    assert found.epochs() == [3]
+    assert store.exists(f"{found.paths.state}op/{name}") or name[0].isdigit()

@@ -14,9 +14,9 @@ from tests.unit.snapshot.builders import manifest
 
 import riverlock as rl
 from riverlock.core.errors import InvalidConfigError, SourceError
-from riverlock.snapshot import retention
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.channel import Channel, Segment
+from riverlock.snapshot.expiring import Announcement
 from riverlock.snapshot.records import InputRange, Manifest
 from riverlock.snapshot.retention import Retention, sweep
 from riverlock.snapshot.sealed import checksum
@@ -81,13 +81,13 @@ def test_segments_that_no_retained_epoch_read_are_deleted(store: Catalog) -> Non
 def test_segments_of_an_epoch_that_is_named_during_a_sweep_stay(
     store: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    delete = retention.delete_manifests
+    name = Announcement.name
 
-    def named_before(*given: Any, **more: Any) -> tuple[int, set[str]]:
+    def named_before(self: Announcement, epochs: Any) -> None:
         store.pin("before-upgrade", epoch=1, now_us=1)
-        return delete(*given, **more)
+        name(self, epochs)
 
-    monkeypatch.setattr(retention, "delete_manifests", named_before)
+    monkeypatch.setattr(Announcement, "name", named_before)
     for file in Path(store.storage.root).rglob("*"):  # type: ignore[attr-defined]
         os.utime(file, (1, 1))
 

@@ -166,6 +166,27 @@ def test_a_compaction_that_is_killed_is_done_again(tmp_path: Path) -> None:
     assert left == {f.path for f in flow.catalog.resolve(None).operators["op"].files}
 
 
+def test_runs_of_one_epoch_take_up_what_the_runs_before_have_merged(
+    tmp_path: Path,
+) -> None:
+    rows = [(f"k{n % 5}", n % 11) for n in range(2 * MAX_SPANS)]
+    most = 0
+    for end in range(1, len(rows) + 1):
+        # As from cron: each run takes what is there, and ends.
+        flow = SmallFlow(tmp_path / "store", rows[:end], tmp_path / "out")
+        flow.run()
+        files = flow.catalog.resolve(None).operators["op"].files
+        most = max(most, len({(f.first_epoch, f.last_epoch) for f in files}))
+
+    assert flow.catalog.resolve(None).epoch >= len(rows) - 1
+    # One that makes it too many, and a second epoch of that run, for a timer.
+    assert most <= MAX_SPANS + 2
+    check_goes_on(flow)
+    age(flow)
+    sweep(flow.catalog, Retention(epochs=1, grace=timedelta(0)))
+    check_goes_on(flow)
+
+
 class Begun(rl.Process):
     """Begins with what another system knew."""
 

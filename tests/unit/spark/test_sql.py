@@ -23,7 +23,7 @@ HOUR = 3_600_000_000
 def flow(spark: SparkSession) -> rl.Flow:
     flow = rl.Flow("sql")
     for name in ("events", "others"):
-        source = rl.sources.files("in", format="json", schema=SCHEMA)
+        source = rl.sources.files("in", format="json", schema=SCHEMA, missing="wait")
         flow.read(source, uid=name).event_time("at", delay="1 minute", uid=f"{name}-at")
     return flow
 
@@ -307,7 +307,7 @@ def test_names_are_given_or_uids_of_sources(flow: rl.Flow) -> None:
 
 def test_arguments_that_make_no_sense_are_refused(flow: rl.Flow) -> None:
     foreign = rl.Flow("other").read(
-        rl.sources.files("in", format="json", schema=SCHEMA)
+        rl.sources.files("in", format="json", schema=SCHEMA, missing="wait")
     )
     for options, text in (
         ({"events": 3}, "a DataFrame"),

@@ -5,15 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.unit.snapshot.killing import beside
 
-from riverlock.core.errors import StateCorruptedError
+from riverlock.core.errors import StateCorruptedError, StorageError
 from riverlock.state import lmdb_store
 from riverlock.state.keys import time_bytes, window_bytes
 from riverlock.state.lmdb_store import LmdbStore
@@ -356,3 +360,44 @@ def test_no_flipped_bit_makes_a_copy_lie(tmp_path: Path) -> None:
 
     assert outcomes["wrong"] == outcomes["raised"] == 0, outcomes
     assert outcomes["damaged"] > 50, outcomes
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a megabyte."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    if not shutil.which("mount") or subprocess.run(mount, check=False).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def fill(place: Path, *, but: int) -> None:
+    descriptor = os.open(place / "other", os.O_CREAT | os.O_WRONLY)
+    with suppress(OSError):
+        while True:
+            os.write(descriptor, bytes(4096))
+    os.ftruncate(descriptor, os.fstat(descriptor).st_size - but)
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("pages", [0, 1, 17, 18])
+def test_a_full_disk_is_an_error_and_kills_nobody(small_disk: Path, pages: int) -> None:
+    store = LmdbStore(small_disk / "copy")
+    (small_disk / "copy").mkdir()
+    fill(small_disk, but=pages * 4096)
+
+    def open_it() -> None:
+        with pytest.raises(StorageError, match="no space left"):
+            store.apply(puts((b"key", b"v" * 100_000)), V1)
+
+    _, status = os.waitpid(beside(open_it), 0)
+
+    assert status == 0
+    (small_disk / "other").unlink()
+    store.clear()  # as for any copy that cannot be read
+    store.apply(puts((b"key", b"v" * 100_000)), V1)
+    assert store.version() == V1
+    store.close()

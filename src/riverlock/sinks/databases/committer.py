@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import (
@@ -15,18 +17,22 @@ from riverlock.core.errors import (
     SinkError,
     SinkUnavailableError,
 )
+from riverlock.sinks.committer import foreign
 from riverlock.sinks.databases.dialect import RefusedRowError, Trouble, dialect_of
 from riverlock.sinks.databases.epochs import EpochTable
 from riverlock.sinks.databases.layout import check_layout
-from riverlock.sinks.databases.staging import epoch_of, place_of, prefix_of
+from riverlock.sinks.databases.staging import STAGED, epoch_of, place_of, prefix_of
+from riverlock.sinks.making import check_can_make
 from riverlock.sinks.staged import staged_table
+from riverlock.snapshot.past import commit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from riverlock.databases.address import Address
     from riverlock.sinks.committer import Owner
     from riverlock.sinks.databases.dialect import Dialect, Target
+    from riverlock.snapshot.past import Commit
     from riverlock.snapshot.records import SinkOutput
     from riverlock.storage.base import Storage
 
@@ -47,12 +53,15 @@ class SqlCommitter:
     storage: Storage
     creates: bool
     replaces: bool
+    # Whether rows are taken away.
+    deletes: bool = False
     guarantee: str = (
         "exactly once: one transaction moves the rows of an epoch and writes its number"
     )
     _dialect: Dialect = field(init=False)
     _epochs: EpochTable | None = None
     _prefix: str = ""
+    _owner: Owner | None = None
     _newest: int | None = None
 
     def __post_init__(self) -> None:
@@ -67,39 +76,61 @@ class SqlCommitter:
             SinkUnavailableError: The database does not answer.
             InvalidConfigError: It does not let us in.
         """
+        if self._is_new():
+            check_can_make(self.sink, self.address.database)
+            return
         with self._connected(None) as connection:
             self._check(connection, creates=self.creates)
+            self._check_rights(connection)
+
+    def to_make(self) -> tuple[str, ...]:
+        """Return the file of SQLite and the table, as far as they are not there."""
+        table = f"table {self.target.table} of {self.address}"
+        if self._is_new():
+            return (f"database {self.address.database}", table)
+        with self._connected(None) as connection:
+            layout = self._dialect.layout(connection, self.target.table)
+            connection.rollback()
+        return () if layout is not None else (table,)
+
+    def _is_new(self) -> bool:
+        """Tell whether the file of SQLite is yet to be made."""
+        is_file = self.address.dialect == "sqlite"
+        return self.creates and is_file and not Path(self.address.database).exists()
 
     def open(self, owner: Owner) -> None:
-        """Create what is missing, check what is there, fence older runs.
+        """Create what is missing, check what is there, fence other runs.
 
         Raises:
             FencedError: A newer run has opened the sink.
+            ForeignEpochError: The table has an epoch that this store has not decided.
             InvalidFlowError: The table does not fit the stream.
             SinkUnavailableError: The database does not answer.
-            InvalidConfigError: It does not let us in.
+            InvalidConfigError: It does not let us in, or has forgotten our epochs.
         """
+        self._owner = owner
         self._epochs = EpochTable(self._dialect, self.target, owner)
         self._prefix = prefix_of(owner.flow, owner.sink)
         with self._connected(None, creates=self.creates) as connection:
             if self.creates:
                 self._create(connection)
             self._check(connection, creates=False)
+            self._check_rights(connection)
             self._epochs.create(connection)
-            self._epochs.claim(connection)
+            self._epochs.claim(connection, self._place)
 
     def _create(self, connection: Any) -> None:
         dialect, target = self._dialect, self.target
         if dialect.layout(connection, target.table) is not None:
             return
         parts = [
-            f"{dialect.quoted(f.name)}"
+            f"{dialect.column(f.name)}"
             f" {dialect.column_type(f.type, key=f.name in target.key)}"
             + (" NOT NULL" if f.name in target.key else "")
             for f in target.schema.fields
         ]
         if target.key:
-            key = ", ".join(map(dialect.quoted, target.key))
+            key = ", ".join(map(dialect.column, target.key))
             parts.append(f"PRIMARY KEY ({key})")
         options = dialect.table_options(connection)
         dialect.execute(
@@ -114,13 +145,7 @@ class SqlCommitter:
         layout = self._dialect.layout(connection, target.table)
         connection.rollback()
         if layout is not None:
-            check_layout(
-                layout,
-                target.schema,
-                table=target.table,
-                key=target.key,
-                of=self._dialect,
-            )
+            check_layout(layout, target, self._dialect)
         elif not creates:
             raise InvalidFlowError(
                 f"table {target.table} of {self.address}",
@@ -129,44 +154,111 @@ class SqlCommitter:
                 hint="create it, or let the sink do so: create=True",
             )
 
+    def _check_rights(self, connection: Any) -> None:
+        """Try what commits and tasks will do, and leave nothing of it.
+
+        Raises:
+            InvalidConfigError: We may not; says what to grant.
+        """
+        dialect, target = self._dialect, self.target
+        name = f"{self._prefix or STAGED}0_{uuid.uuid4().hex[:16]}"
+        self._try(
+            connection,
+            lambda: dialect.try_staging(connection, target, name),
+            right=f"the right to create tables beside {target.table}, where rows are"
+            " staged",
+            grant=dialect.right_to_stage(target),
+        )
+        if dialect.layout(connection, target.table) is None:
+            return
+        table = dialect.quoted(target.table)
+        names = ", ".join(map(dialect.column, target.names))
+        first = dialect.column(target.names[0])
+        needed = {"INSERT": f"INTO {table} ({names}) SELECT {names} FROM {table}"}
+        if target.key:
+            needed["UPDATE"] = f"{table} SET {first} = {first}"
+        if self.deletes:
+            needed["DELETE"] = f"FROM {table}"
+        for verb, rest in needed.items():
+            sql = f"{verb} {rest} WHERE FALSE"
+            self._try(
+                connection,
+                lambda sql=sql: dialect.execute(connection, sql),  # type: ignore[misc]
+                right=f"the right to {verb} in {target.table}",
+                grant=f"GRANT SELECT, {', '.join(needed)} ON {table}"
+                f" TO {self.address.user}",
+            )
+
+    def _try(
+        self, connection: Any, action: Callable[[], Any], *, right: str, grant: str
+    ) -> None:
+        try:
+            action()
+        except Exception as error:
+            if self._dialect.trouble(error) is not Trouble.REFUSED:
+                raise
+            raise InvalidConfigError(
+                f"sink {self.sink!r}",
+                expected=f"{right}, at {self.address}",
+                found=self._words(error),
+                hint=f"nothing was written; let somebody who may do so run: {grant}",
+            ) from None
+        finally:
+            connection.rollback()
+
+    @property
+    def _place(self) -> str:
+        return place_of(self.address, self.target)
+
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Move the rows unless they were moved before, then clear what is staged."""
-        if not output.tokens:
+        if not output.tokens and not output.replaces:
             return
         assert self._epochs is not None, "commit before open"
+        wanted = commit_of(epoch, output)
         with self._connected(epoch) as connection:
             committed = self._epochs.lock(connection, epoch)
             self._check_history(epoch, committed)
             staged = set(self._dialect.staged(connection, self.target, self._prefix))
-            if committed is None or committed < epoch:
+            if committed is None or committed.epoch < epoch:
                 self._check_staged(epoch, output, committed, staged)
+                self._check_unchanged(connection, epoch)
                 self._move(connection, output)
-                self._epochs.advance(connection, epoch)
+                self._epochs.advance(connection, wanted)
                 self._end(connection, epoch)
             else:
                 connection.rollback()
+                self._check_same(wanted, committed)
             self._newest = epoch
             self._sweep(connection, [s for s in staged if epoch_of(s) <= epoch])
 
-    def _check_history(self, epoch: int, committed: int | None) -> None:
+    def _check_same(self, wanted: Commit, committed: Commit) -> None:
+        """Not only is there an epoch of that number, it is this one."""
+        if not committed.matches(wanted):
+            assert self._owner is not None
+            raise foreign(self._owner, committed, self._place)
+
+    def _check_history(self, epoch: int, committed: Commit | None) -> None:
         """A database that was put back lacks epochs whose staging is gone."""
-        if self._newest is None or (committed or 0) >= self._newest:
+        there = None if committed is None else committed.epoch
+        if self._newest is None or (there or 0) >= self._newest:
             return
         raise CommitRejectedError(
             self.sink,
             epoch=epoch,
-            what=f"{self.address} went back from epoch {self._newest} to {committed}:"
+            what=f"{self.address} went back from epoch {self._newest} to {there}:"
             " was it restored, or did it lose what it had acknowledged? Restore the"
             " flow to the same epoch, or bring the newer database back",
         )
 
     def _check_staged(
-        self, epoch: int, output: SinkOutput, committed: int | None, staged: set[str]
+        self, epoch: int, output: SinkOutput, committed: Commit | None, staged: set[str]
     ) -> None:
         """Refuse what was staged elsewhere, or is gone."""
         meant = {token["target"] for token in output.tokens}
-        here = place_of(self.address, self.target)
-        is_elsewhere = committed is None and meant != {here}
+        # A database that has our row may go by another address now.
+        ours = self._place if committed is None else f" {self.target.table}"
+        is_elsewhere = not all(place.endswith(ours) for place in meant)
         gone = [
             token["table"]
             for token in output.tokens
@@ -182,9 +274,28 @@ class SqlCommitter:
         raise CommitRejectedError(
             self.sink,
             epoch=epoch,
-            what=f"{what}; bring that database back and start again, or give the sink"
-            f" another uid, which leaves the rows of epoch {epoch} out",
+            what=f"{what}; bring that database back and start again, or, if the rows of"
+            f" epoch {epoch} are to be given up, say flow.retired({self.sink!r})",
         )
+
+    def _check_unchanged(self, connection: Any, epoch: int) -> None:
+        """Refuse a table that would alter the rows by now; nobody changes it since."""
+        dialect, target = self._dialect, self.target
+        # Whoever has read a table keeps it as it is to the end of the transaction.
+        held = f"SELECT 1 FROM {dialect.quoted(target.table)} LIMIT 0"
+        dialect.execute(connection, held)
+        layout = dialect.layout(connection, target.table)
+        assert layout is not None
+        try:
+            check_layout(layout, target, dialect)
+        except InvalidFlowError as error:
+            raise CommitRejectedError(
+                self.sink,
+                epoch=epoch,
+                what=f"{error.message}; the table has changed since the run began."
+                " Nothing was written, the rows stay staged: change it back, then"
+                " start again",
+            ) from None
 
     def _move(self, connection: Any, output: SinkOutput) -> None:
         dialect, target = self._dialect, self.target

@@ -15,7 +15,43 @@ if TYPE_CHECKING:
     from riverlock.databases.address import Address
     from riverlock.sinks.databases.layout import Column, Layout
 
-__all__ = ["Dialect", "RefusedRowError", "Target", "Trouble", "dialect_of"]
+__all__ = [
+    "Dialect",
+    "RefusedRowError",
+    "Target",
+    "Trouble",
+    "dialect_of",
+    "name_in",
+    "with_marks",
+]
+
+
+def name_in(quote: str, name: str) -> str:
+    """Return one name in quotes, whatever characters it has.
+
+    >>> name_in('"', 'a"b')
+    '"a""b"'
+    """
+    return f"{quote}{name.replace(quote, quote * 2)}{quote}"
+
+
+def with_marks(sql: str, quote: str, *, value: str, percent: str) -> str:
+    """Return a statement as a client takes it; names may hold what looks like a mark.
+
+    Args:
+        sql: A statement with ``%s`` for values, and quoted names.
+        quote: What names are quoted with.
+        value: What stands for a value.
+        percent: What stands for a percent sign.
+
+    >>> with_marks('SELECT "a%s" WHERE b = %s', '"', value="%s", percent="%%")
+    'SELECT "a%%s" WHERE b = %s'
+    """
+    # Names are every second part: a quote in a name is two, with nothing between.
+    parts = sql.split(quote)
+    parts[::2] = [p.replace("%s", value) for p in parts[::2]]
+    parts[1::2] = [p.replace("%", percent) for p in parts[1::2]]
+    return quote.join(parts)
 
 
 class Trouble(enum.Enum):
@@ -85,7 +121,11 @@ class Dialect(Protocol):
         ...
 
     def quoted(self, name: str) -> str:
-        """Return a name, perhaps with a schema, as SQL."""
+        """Return the name of a table, perhaps with a schema, as SQL."""
+        ...
+
+    def column(self, name: str) -> str:
+        """Return the name of a column as SQL."""
         ...
 
     def column_type(self, kind: Type, *, key: bool) -> str:
@@ -130,6 +170,14 @@ class Dialect(Protocol):
 
     def delete(self, connection: Any, target: Target, keys: pa.Table) -> None:
         """Delete the rows of keys from the target, in the same transaction."""
+        ...
+
+    def try_staging(self, connection: Any, target: Target, name: str) -> None:
+        """Create a staging table and leave none: the rights are there if it works."""
+        ...
+
+    def right_to_stage(self, target: Target) -> str:
+        """Return what gives the right to create staging tables, as SQL."""
         ...
 
     def drop(self, connection: Any, target: Target, names: list[str]) -> None:

@@ -1,16 +1,21 @@
 """The table in which a database remembers which epochs it has.
 
-One row per sink of a flow: the newest run that opened it, which fences all older ones,
-and the newest epoch whose rows were moved, in the same transaction as the rows. So the
-row answers what a lost acknowledgement left open.
+One row per sink of a flow: the newest run that opened it, which fences all others, and
+the newest epoch whose rows were moved, in the same transaction as the rows. So the row
+answers what a lost acknowledgement left open.
+
+Numbers come again if a store is put back from a backup. ``opened`` (``<run> <token>``)
+and ``decided`` (``<epoch> <token of the run> <digest>``) say whose they are; each
+begins with the number it is of, since an older version leaves them as they were.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from riverlock.core.errors import CommitRejectedError, FencedError
-from riverlock.sinks.committer import of_the_origin
+from riverlock.core.errors import CommitRejectedError, InvalidConfigError
+from riverlock.sinks.committer import check_past, fenced, of_the_origin
+from riverlock.snapshot.past import Claim, Commit
 
 if TYPE_CHECKING:
     from riverlock.sinks.committer import Owner
@@ -21,8 +26,15 @@ __all__ = ["EPOCHS", "EpochTable"]
 EPOCHS = "riverlock_epochs"
 _COLUMNS = (
     "flow VARCHAR(64) NOT NULL, sink VARCHAR(255) NOT NULL, run BIGINT NOT NULL,"
-    " epoch BIGINT, PRIMARY KEY (flow, sink)"
+    " epoch BIGINT, opened VARCHAR(160), decided VARCHAR(160), PRIMARY KEY (flow, sink)"
 )
+
+
+class _Row(NamedTuple):
+    """What the table has of our sink."""
+
+    claim: Claim
+    commit: Commit | None
 
 
 class EpochTable:
@@ -36,42 +48,93 @@ class EpochTable:
         self._table = dialect.quoted(self._name)
 
     def create(self, connection: Any) -> None:
-        """Create the table unless it is there, and commit."""
-        if self._dialect.layout(connection, self._name) is None:
+        """Create the table, or the columns that older versions lack, and commit."""
+        layout = self._dialect.layout(connection, self._name)
+        if layout is None:
             options = self._dialect.table_options(connection)
             self._dialect.execute(
                 connection,
                 f"CREATE TABLE IF NOT EXISTS {self._table} ({_COLUMNS}) {options}",
             )
+        for column in ("opened", "decided"):
+            if layout is not None and column not in layout.columns:
+                self._dialect.execute(
+                    connection,
+                    f"ALTER TABLE {self._table} ADD COLUMN {column} VARCHAR(160)",
+                )
         connection.commit()
 
-    def claim(self, connection: Any) -> None:
-        """Fence older runs, and commit.
+    def claim(self, connection: Any, place: str) -> None:
+        """Fence other runs, and commit.
+
+        Args:
+            connection: To the database.
+            place: Database and table, as the manifests of the store have it.
 
         Raises:
-            FencedError: A newer run has opened the sink.
-            InvalidConfigError: We are a fork, and the table is that of the origin.
+            FencedError: A newer run of this store has opened the sink.
+            ForeignEpochError: The database has an epoch that it has not decided.
+            InvalidConfigError: We are a fork, and the table is that of the origin; or
+                our row is gone.
         """
         owner, execute = self._owner, self._dialect.execute
         found = self._locked(connection)
         if found is None:
+            self._check_new(connection, place)
             self._check_fork(connection)
             execute(
                 connection,
-                f"INSERT INTO {self._table} (flow, sink, run) VALUES (%s, %s, %s)",
+                f"INSERT INTO {self._table} (flow, sink, run, opened)"
+                " VALUES (%s, %s, %s, %s)",
                 owner.flow,
                 owner.sink,
                 owner.run,
+                self._opened,
             )
-        elif found[0] < owner.run:
+        else:
+            try:
+                check_past(owner, found.claim, found.commit, place)
+            except Exception:
+                connection.rollback()
+                raise
             execute(
                 connection,
-                f"UPDATE {self._table} SET run = %s WHERE flow = %s AND sink = %s",
+                f"UPDATE {self._table} SET run = %s, opened = %s"
+                " WHERE flow = %s AND sink = %s",
                 owner.run,
+                self._opened,
                 owner.flow,
                 owner.sink,
             )
         connection.commit()
+
+    @property
+    def _opened(self) -> str:
+        return f"{self._owner.run} {self._owner.token}"
+
+    def _check_new(self, connection: Any, place: str) -> None:
+        """Refuse to go on without the row that an earlier run has made.
+
+        A run makes it before it decides anything for this table.
+        """
+        owner = self._owner
+        output, newest = owner.past.output(owner.sink), owner.past.newest
+        meant = set() if output is None else {output.place}
+        meant |= {t.get("target") for t in (() if output is None else output.tokens)}
+        if place not in meant:
+            return
+        connection.rollback()
+        raise InvalidConfigError(
+            f"table {self._name} of sink {owner.sink!r}",
+            expected=f"the row of flow {owner.flow}, which was there",
+            found="none: without it nobody can tell which epochs the table has, and one"
+            " could be written twice",
+            hint="nothing was written; put the row back from a backup, or, if"
+            f" {self._target} has the rows of epoch {newest}: INSERT INTO {self._name}"
+            f" (flow, sink, run, epoch) VALUES ('{owner.flow}', '{owner.sink}', 0,"
+            f" {newest}); if it lacks them, with {-1 if newest is None else newest - 1}"
+            " as epoch",
+        )
 
     def _check_fork(self, connection: Any) -> None:
         """Refuse a table with rows of the flow that we were forked from.
@@ -92,11 +155,11 @@ class EpochTable:
             connection.rollback()
             raise of_the_origin(owner.sink, f"table {self._target}")
 
-    def lock(self, connection: Any, epoch: int) -> int | None:
+    def lock(self, connection: Any, epoch: int) -> Commit | None:
         """Begin a transaction; returns the newest epoch that the database has.
 
         Raises:
-            FencedError: A newer run has opened the sink.
+            FencedError: Another run has opened the sink since.
             CommitRejectedError: The row is gone.
         """
         found = self._locked(connection)
@@ -105,37 +168,48 @@ class EpochTable:
                 self._owner.sink,
                 epoch=epoch,
                 what=f"its row in {self._name} is gone, so nobody can tell which epochs"
-                " the table has; put the row back, or give the sink another uid",
+                " the table has; put the row back; the next start says how",
             )
-        committed: int | None = found[1]
-        return committed
+        if not found.claim.matches(self._owner.claim):
+            raise fenced(self._owner, found.claim)
+        return found.commit
 
-    def _locked(self, connection: Any) -> tuple[int, int | None] | None:
+    def _locked(self, connection: Any) -> _Row | None:
         owner, dialect = self._owner, self._dialect
         locking = dialect.lock(connection)
         rows = dialect.execute(
             connection,
-            f"SELECT run, epoch FROM {self._table} WHERE flow = %s AND sink = %s"
-            f"{locking}",
+            f"SELECT run, epoch, opened, decided FROM {self._table}"
+            f" WHERE flow = %s AND sink = %s{locking}",
             owner.flow,
             owner.sink,
         )
         if not rows:
             return None
-        run, epoch = rows[0]
-        if run > owner.run:
-            raise FencedError(
-                store=f"sink {owner.sink!r}", run=owner.run, owner=f"run {run}"
-            )
-        return run, epoch
+        run, epoch, opened, decided = rows[0]
+        (token,) = _told(opened, run, 1)
+        commit = None
+        if epoch is not None:
+            by, digest = _told(decided, epoch, 2)
+            commit = Commit(epoch=epoch, run=by, digest=digest)
+        return _Row(Claim(run=run, token=token), commit)
 
-    def advance(self, connection: Any, epoch: int) -> None:
+    def advance(self, connection: Any, commit: Commit) -> None:
         """Write that the database has an epoch; not committed yet."""
         owner = self._owner
         self._dialect.execute(
             connection,
-            f"UPDATE {self._table} SET epoch = %s WHERE flow = %s AND sink = %s",
-            epoch,
+            f"UPDATE {self._table} SET epoch = %s, decided = %s"
+            " WHERE flow = %s AND sink = %s",
+            commit.epoch,
+            f"{commit.epoch} {commit.run} {commit.digest}",
             owner.flow,
             owner.sink,
         )
+
+
+def _told(text: str | None, number: int, count: int) -> list[str]:
+    """Return what a text says of a number; nothing if it is of another one."""
+    parts = (text or "").split(" ")
+    is_told = len(parts) == count + 1 and parts[0] == str(number)
+    return parts[1:] if is_told else [""] * count

@@ -9,9 +9,9 @@ from riverlock.core.errors import InvalidFlowError
 
 if TYPE_CHECKING:
     from riverlock.core.types import Schema
-    from riverlock.sinks.databases.dialect import Dialect
+    from riverlock.sinks.databases.dialect import Dialect, Target
 
-__all__ = ["NESTED", "Column", "Layout", "check_layout"]
+__all__ = ["NESTED", "Column", "Layout", "check_layout", "misfits"]
 
 NESTED = frozenset({"array", "map", "struct"})
 
@@ -35,17 +35,16 @@ class Layout:
     unique: tuple[frozenset[str], ...]
 
 
-def check_layout(
-    layout: Layout, schema: Schema, *, table: str, key: tuple[str, ...], of: Dialect
-) -> None:
+def check_layout(layout: Layout, target: Target, of: Dialect) -> None:
     """Refuse a table that cannot hold the rows of a stream as they are.
 
     Raises:
         InvalidFlowError: With all differences at once.
     """
+    schema, table, key = target.schema, target.table, target.key
     wrong = [
         *_missing(layout, schema, of, key),
-        *_misfits(layout, schema, of),
+        *misfits(layout, schema, of),
         *_unfilled(layout, schema),
     ]
     if wrong:
@@ -69,7 +68,8 @@ def _missing(
     ]
 
 
-def _misfits(layout: Layout, schema: Schema, of: Dialect) -> list[str]:
+def misfits(layout: Layout, schema: Schema, of: Dialect) -> list[str]:
+    """Return what is wrong with the types of columns, in words."""
     found = []
     for f in schema.fields:
         column = layout.columns.get(f.name)

@@ -6,7 +6,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
-from riverlock.sinks.databases.dialect import RefusedRowError, Trouble
+from riverlock.sinks.databases.dialect import (
+    RefusedRowError,
+    Trouble,
+    name_in,
+    with_marks,
+)
 from riverlock.sinks.databases.layout import NESTED, Column, Layout
 from riverlock.sinks.databases.values import (
     deletions,
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MysqlDialect"]
 
+_QUOTE = "`"
 _CONNECT_SECONDS = 10
 # Longer than the longest commit, shorter than for ever.
 _ANSWER_SECONDS = 900
@@ -141,6 +147,8 @@ class MysqlDialect:
         *values: Any,
     ) -> list[Any]:
         """Run a statement."""
+        if values:
+            sql = with_marks(sql, _QUOTE, value="%s", percent="%%")
         with closing(connection.cursor()) as cursor:
             cursor.execute(sql, values or None)
             return list(cursor.fetchall())
@@ -152,8 +160,11 @@ class MysqlDialect:
 
     def quoted(self, name: str) -> str:
         """Quote each part of a name."""
-        parts = (part.replace("`", "``") for part in name.split("."))
-        return ".".join(f"`{part}`" for part in parts)
+        return ".".join(map(self.column, name.split(".")))
+
+    def column(self, name: str) -> str:
+        """Quote a name."""
+        return name_in(_QUOTE, name)
 
     def column_type(self, kind: Type, *, key: bool) -> str:
         """Return the type of the same values; keys must be short to have an index."""
@@ -249,7 +260,7 @@ class MysqlDialect:
     ) -> None:
         refuse_numbers(rows, target.schema, ("nan", "inf"))
         what = "TEMPORARY TABLE" if temporary else "TABLE"
-        names = ", ".join(map(self.quoted, target.names))
+        names = ", ".join(map(self.column, target.names))
         table = self.quoted(name)
         self.execute(
             connection,
@@ -258,7 +269,12 @@ class MysqlDialect:
             f" SELECT {names} FROM {self.quoted(target.table)} WHERE FALSE",
         )
         marks = ", ".join("%s" for _ in target.names)
-        sql = f"INSERT INTO {table} ({_NUMBER}, {names}) VALUES (%s, {marks})"
+        sql = with_marks(
+            f"INSERT INTO {table} ({_NUMBER}, {names}) VALUES (%s, {marks})",
+            _QUOTE,
+            value="%s",
+            percent="%%",
+        )
         values = [
             (number, *row)
             for number, row in enumerate(rows_of(rows, target.schema, {}))
@@ -304,7 +320,7 @@ class MysqlDialect:
         staged: str,
         target: Target,
     ) -> None:
-        names = ", ".join(map(self.quoted, target.names))
+        names = ", ".join(map(self.column, target.names))
         sql = (
             f"INSERT INTO {self.quoted(target.table)} ({names})"
             f" SELECT {names} FROM {staged} ORDER BY {_NUMBER}"
@@ -312,7 +328,7 @@ class MysqlDialect:
         if target.key:
             rest = [n for n in target.names if n not in target.key] or target.key[:1]
             changed = ", ".join(
-                f"{self.quoted(n)} = VALUES({self.quoted(n)})" for n in rest
+                f"{self.column(n)} = VALUES({self.column(n)})" for n in rest
             )
             sql += f" ON DUPLICATE KEY UPDATE {changed}"
         self.execute(connection, sql)
@@ -338,10 +354,29 @@ class MysqlDialect:
         keys: pa.Table,
     ) -> None:
         """Delete some hundred rows by one statement."""
-        marks = {self.quoted(f.name): "%s" for f in target.keys.fields}
+        marks = {self.column(f.name): "%s" for f in target.keys.fields}
         values = rows_of(keys, target.keys, {})
         for sql, found in deletions(self.quoted(target.table), marks, values):
             self.execute(connection, sql, *found)
+
+    def try_staging(
+        self,
+        connection: pymysql.connections.Connection[Any],
+        target: Target,
+        name: str,
+    ) -> None:
+        """Create one and drop it; if that is not to be, the next commit does."""
+        table = self.quoted(target.beside(name))
+        self.execute(connection, f"CREATE TABLE {table} (n INT)")
+        self.execute(connection, f"DROP TABLE {table}")
+
+    def right_to_stage(self, target: Target) -> str:
+        """Tables belong to databases."""
+        schema = target.table.rpartition(".")[0] or self.address.database
+        return (
+            f"GRANT CREATE, DROP, SELECT, INSERT ON {self.quoted(schema)}.*"
+            f" TO {self.address.user}"
+        )
 
     def drop(
         self,

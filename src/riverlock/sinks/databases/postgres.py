@@ -8,7 +8,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
-from riverlock.sinks.databases.dialect import RefusedRowError, Trouble
+from riverlock.sinks.databases.dialect import (
+    RefusedRowError,
+    Trouble,
+    name_in,
+    with_marks,
+)
 from riverlock.sinks.databases.layout import NESTED, Column, Layout
 from riverlock.sinks.databases.values import deletions, described, json_texts, rows_of
 
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresDialect"]
 
+_QUOTE = '"'
 _CONNECT_SECONDS = "10"
 _DROPS = 32  # in one transaction
 # A driver that sleeps in the middle of a commit must not hold its successor up: the
@@ -142,6 +148,8 @@ class PostgresDialect:
         self, connection: psycopg.Connection[Any], sql: str, *values: Any
     ) -> list[Any]:
         """Run a statement."""
+        if values:
+            sql = with_marks(sql, _QUOTE, value="%s", percent="%%")
         cursor = connection.execute(sql.encode(), values or None)
         return [] if cursor.description is None else cursor.fetchall()
 
@@ -151,8 +159,11 @@ class PostgresDialect:
 
     def quoted(self, name: str) -> str:
         """Quote each part of a name."""
-        parts = (part.replace('"', '""') for part in name.split("."))
-        return ".".join(f'"{part}"' for part in parts)
+        return ".".join(map(self.column, name.split(".")))
+
+    def column(self, name: str) -> str:
+        """Quote a name."""
+        return name_in(_QUOTE, name)
 
     def column_type(self, kind: Type, *, key: bool) -> str:
         """Return the type of the same name, or of the same values."""
@@ -241,10 +252,10 @@ class PostgresDialect:
         )
         if others:
             drops = ", ".join(
-                f"DROP COLUMN {self.quoted(other)} CASCADE" for (other,) in others
+                f"DROP COLUMN {self.column(other)} CASCADE" for (other,) in others
             )
             self.execute(connection, f"ALTER TABLE {self.quoted(name)} {drops}")
-        names = ", ".join(map(self.quoted, target.names))
+        names = ", ".join(map(self.column, target.names))
         sql = f"COPY {self.quoted(name)} ({names}) FROM STDIN (FORMAT csv)"
         plain = _as_text(rows, target)
         try:
@@ -267,7 +278,7 @@ class PostgresDialect:
     def _move(
         self, connection: psycopg.Connection[Any], staged: str, target: Target
     ) -> None:
-        names = ", ".join(map(self.quoted, target.names))
+        names = ", ".join(map(self.column, target.names))
         into = f"INSERT INTO {self.quoted(target.table)} ({names})"
         if not target.key:
             self.execute(connection, f"{into} SELECT {names} FROM {staged}")
@@ -288,7 +299,7 @@ class PostgresDialect:
         except psycopg.errors.CardinalityViolation:
             # Keys that differ for us but not for the server, as by its collation.
             # Rows lie in the order in which one COPY has filled a new table.
-            key = ", ".join(map(self.quoted, target.key))
+            key = ", ".join(map(self.column, target.key))
             last = (
                 f"SELECT DISTINCT ON ({key}) {names} FROM {staged}"
                 f" ORDER BY {key}, ctid DESC"
@@ -299,7 +310,7 @@ class PostgresDialect:
         self, connection: psycopg.Connection[Any], staged: str, target: Target
     ) -> bool:
         """Tell whether the target has a staged key; ends at the first one."""
-        table, keys = self.quoted(target.table), [*map(self.quoted, target.key)]
+        table, keys = self.quoted(target.table), [*map(self.column, target.key)]
         same = " AND ".join(f"t.{name} = s.{name}" for name in keys)
         # OFFSET 0 keeps it from becoming a join, which might read all of the target.
         has_any = (
@@ -320,8 +331,8 @@ class PostgresDialect:
         return bool(found[0][0])
 
     def _merge(self, target: Target) -> str:
-        key = ", ".join(map(self.quoted, target.key))
-        rest = [self.quoted(n) for n in target.names if n not in target.key]
+        key = ", ".join(map(self.column, target.key))
+        rest = [self.column(n) for n in target.names if n not in target.key]
         if not rest:
             return f"ON CONFLICT ({key}) DO NOTHING"
         changes = ", ".join(f"{n} = EXCLUDED.{n}" for n in rest)
@@ -341,7 +352,7 @@ class PostgresDialect:
     ) -> None:
         """Delete some hundred rows by one statement."""
         marks = {
-            self.quoted(f.name): "%s"  # the server takes text for any type
+            self.column(f.name): "%s"  # the server takes text for any type
             if f.type.kind == "string"
             else f"%s::{self.column_type(f.type, key=True)}"
             for f in target.keys.fields
@@ -364,6 +375,19 @@ class PostgresDialect:
             half = len(keys) // 2
             for part in (keys[:half], keys[half:]) if half else ():
                 self._delete(connection, target, marks, part)
+
+    def try_staging(
+        self, connection: psycopg.Connection[Any], target: Target, name: str
+    ) -> None:
+        """Create one, and take it back."""
+        table = self.quoted(target.beside(name))
+        self.execute(connection, f"CREATE TABLE {table} (n INT)")
+        connection.rollback()
+
+    def right_to_stage(self, target: Target) -> str:
+        """Tables belong to schemas."""
+        schema = self.quoted(target.table.rpartition(".")[0] or "public")
+        return f"GRANT CREATE ON SCHEMA {schema} TO {self.address.user}"
 
     def drop(
         self, connection: psycopg.Connection[Any], target: Target, names: list[str]

@@ -33,6 +33,11 @@ class SqlSink:
     deletes: str | None = None
     kind: str = "sql"
 
+    @property
+    def place(self) -> str:
+        """Database and table."""
+        return f"{self.address} {self.table}"
+
     def stager(self, use: SinkUse) -> SqlStager:
         """Return what loads rows inside tasks.
 
@@ -61,6 +66,7 @@ class SqlSink:
             storage=storage,
             creates=self.create,
             replaces=self.mode == "replace",
+            deletes=self.mode == "replace" or self.deletes is not None,
         )
 
     def _target(self, use: SinkUse) -> Target:

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
-from riverlock.sinks.databases.dialect import RefusedRowError, Trouble
+from riverlock.sinks.databases.dialect import (
+    RefusedRowError,
+    Trouble,
+    name_in,
+    with_marks,
+)
 from riverlock.sinks.databases.layout import NESTED, Column, Layout
 from riverlock.sinks.databases.values import (
     deletions,
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SqliteDialect"]
 
+_QUOTE = '"'
 # Other writers hold the one lock for the length of their transactions.
 _PATIENCE_SECONDS = 30
 _AWAY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN", "SQLITE_IOERR")
@@ -97,7 +103,8 @@ class SqliteDialect:
         self, connection: sqlite3.Connection, sql: str, *values: Any
     ) -> list[Any]:
         """Run a statement."""
-        return connection.execute(sql.replace("%s", "?"), values).fetchall()
+        marked = with_marks(sql, _QUOTE, value="?", percent="%")
+        return connection.execute(marked, values).fetchall()
 
     def lock(self, connection: sqlite3.Connection) -> str:
         """Take the file's one write lock."""
@@ -106,8 +113,11 @@ class SqliteDialect:
 
     def quoted(self, name: str) -> str:
         """Quote each part of a name."""
-        parts = (part.replace('"', '""') for part in name.split("."))
-        return ".".join(f'"{part}"' for part in parts)
+        return ".".join(map(self.column, name.split(".")))
+
+    def column(self, name: str) -> str:
+        """Quote a name."""
+        return name_in(_QUOTE, name)
 
     def column_type(self, kind: Type, *, key: bool) -> str:
         """Return a type whose affinity leaves values as they are."""
@@ -166,6 +176,13 @@ class SqliteDialect:
     def move(self, connection: Any, name: str, target: Target) -> None:
         """Nothing is staged in the file."""
 
+    def try_staging(self, connection: Any, target: Target, name: str) -> None:
+        """Nothing is staged in the file."""
+
+    def right_to_stage(self, target: Target) -> str:
+        """Nobody is asked for rights."""
+        return ""
+
     def drop(self, connection: Any, target: Target, names: list[str]) -> None:
         """Nothing is staged in the file."""
 
@@ -173,7 +190,7 @@ class SqliteDialect:
         self, connection: sqlite3.Connection, target: Target, keys: pa.Table
     ) -> None:
         """Delete some hundred rows by one statement."""
-        marks = {self.quoted(f.name): "%s" for f in target.keys.fields}
+        marks = {self.column(f.name): "%s" for f in target.keys.fields}
         values = rows_of(keys, target.keys, self._FIXES)
         for sql, found in deletions(self.quoted(target.table), marks, values):
             self.execute(connection, sql, *found)
@@ -206,13 +223,13 @@ class SqliteDialect:
                 raise RefusedRowError(message) from error
 
     def _insertion(self, target: Target) -> str:
-        names = ", ".join(map(self.quoted, target.names))
+        names = ", ".join(map(self.column, target.names))
         marks = ", ".join("?" for _ in target.names)
         sql = f"INSERT INTO {self.quoted(target.table)} ({names}) VALUES ({marks})"
         if not target.key:
             return sql
-        key = ", ".join(map(self.quoted, target.key))
-        rest = [self.quoted(n) for n in target.names if n not in target.key]
+        key = ", ".join(map(self.column, target.key))
+        rest = [self.column(n) for n in target.names if n not in target.key]
         if not rest:
             return f"{sql} ON CONFLICT ({key}) DO NOTHING"
         changes = ", ".join(f"{n} = excluded.{n}" for n in rest)

@@ -8,12 +8,14 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from riverlock.core.arrow_values import first_far
 from riverlock.core.errors import SinkError
 from riverlock.sinks.databases.dialect import (
     RefusedRowError,
     Trouble,
     dialect_of,
 )
+from riverlock.sinks.databases.layout import NESTED, misfits
 from riverlock.sinks.databases.values import described, last_of_each_key
 from riverlock.sinks.stagers import TableStager
 
@@ -45,7 +47,7 @@ def epoch_of(name: str) -> int:
 
 
 def place_of(address: Address, target: Target) -> str:
-    """Name database and table, for manifests and messages."""
+    """Name database and table, for manifests and messages; as the sink's place."""
     return f"{address} {target.table}"
 
 
@@ -71,6 +73,7 @@ class SqlStager:
         """
         target = self.target
         rows = table.select(list(target.names)).cast(target.schema.to_arrow())
+        self._check_times(rows, at)
         if target.key:
             self._check_key(rows, at)
         if self.deletes is not None:
@@ -123,6 +126,7 @@ class SqlStager:
         try:
             with closing(dialect.connect()) as connection:
                 dialect.stage(connection, name, self.target, rows)
+                self._check_types(dialect, connection, name)
         except RefusedRowError:
             raise
         except Exception as error:
@@ -144,6 +148,19 @@ class SqlStager:
                     return None
         return name
 
+    def _check_types(self, dialect: Dialect, connection: Any, name: str) -> None:
+        """Staging tables have the types of the target, which may have changed.
+
+        Raises:
+            RefusedRowError: They have altered values.
+        """
+        layout = dialect.layout(connection, self.target.beside(name))
+        assert layout is not None
+        wrong = misfits(layout, self.target.schema, dialect)
+        if wrong:
+            message = f"the table has changed since the run began: {'; '.join(wrong)}"
+            raise RefusedRowError(message)
+
     def _check_key(self, rows: pa.Table, at: StagePoint) -> None:
         """No database takes two nulls for the same key."""
         for name in self.target.key:
@@ -151,6 +168,14 @@ class SqlStager:
                 place = rows[name].is_null().index(value=True).as_py()
                 what = f"key {name!r} is null: {described(rows, place)}"
                 raise self._refused(what, at)
+
+    def _check_times(self, rows: pa.Table, at: StagePoint) -> None:
+        """Clients of databases have datetimes of Python; nested columns are text."""
+        plain = [f.name for f in self.target.schema.fields if f.type.kind not in NESTED]
+        far = first_far(rows, plain)
+        if far is not None:
+            what = f"column {far.column!r} is outside of the years 1 to 9999"
+            raise self._refused(f"{what}: {described(rows, far.place)}", at)
 
     def _refused(self, what: str, at: StagePoint) -> SinkError:
         return SinkError(

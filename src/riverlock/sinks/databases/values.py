@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from riverlock.core.arrow_values import FarTime, python_values
 from riverlock.sinks.databases.dialect import RefusedRowError
 from riverlock.sinks.databases.layout import NESTED
-from riverlock.sinks.json_rows import json_values
+from riverlock.sinks.json_rows import json_bytes, json_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -50,9 +49,8 @@ def deletions(
 
 def json_texts(column: pa.ChunkedArray) -> list[str | None]:
     """Return nested values as JSON, with numbers and times as Spark writes them."""
-    encoder = msgspec.json.Encoder(decimal_format="number")
     return [
-        None if value is None else encoder.encode(value).decode()
+        None if value is None else json_bytes(value).decode()
         for value in json_values(column)
     ]
 
@@ -68,11 +66,17 @@ def rows_of(
         if f.type.kind in NESTED:
             columns.append(list(json_texts(column)))
         elif fix is not None:
-            values = column.to_pylist()
-            columns.append([None if v is None else fix(v) for v in values])
+            values = python_values(column)
+            columns.append([_fixed(v, fix) for v in values])
         else:
-            columns.append(column.to_pylist())
+            columns.append(python_values(column))
     return list(zip(*columns, strict=True))
+
+
+def _fixed(value: Any, fix: Callable[[Any], Any]) -> Any:
+    # Rows with far times are refused when they are staged; older ones were not.
+    is_far = isinstance(value, FarTime)
+    return value if value is None or is_far else fix(value)
 
 
 def last_of_each_key(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
@@ -112,6 +116,6 @@ def refuse_numbers(table: pa.Table, schema: Schema, refused: Iterable[str]) -> N
 def described(table: pa.Table, place: int, key: tuple[str, ...] = ()) -> str:
     """Name a row in words: its key if there is one, else all of it."""
     names = list(key) or table.column_names
-    row = table.select(names).slice(place, 1).to_pylist()[0]
-    text = ", ".join(f"{k}={v!r}" for k, v in row.items())
+    row = table.slice(place, 1)
+    text = ", ".join(f"{n}={python_values(row[n])[0]!r}" for n in names)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -8,26 +8,25 @@ gives the same rows or says which file has changed.
 
 from __future__ import annotations
 
-import glob
-import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import msgspec
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField
 
 from riverlock.core.errors import SourceError
+from riverlock.core.paths import last_directory
 from riverlock.snapshot.sealed import checksum
-from riverlock.spark.readers.positions import MAX_FILES, with_position
-from riverlock.spark.structs import struct_of
+from riverlock.spark.readers.listing import WILDCARDS, Entry, Listing, entry_of
+from riverlock.spark.readers.parsing import CORRUPT, FileRows
+from riverlock.spark.readers.positions import MAX_FILES, path_of, with_position
+from riverlock.spark.remote import bad_row_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from riverlock.snapshot.layout import RegionPaths
     from riverlock.sources import Files
@@ -35,12 +34,16 @@ if TYPE_CHECKING:
 
 __all__ = ["FilesReader", "has_counted", "is_counted"]
 
-_CORRUPT = "__rl_corrupt"
 # A manifest carries at most about so many names before they move to a base file.
 _MAX_RECENT = 500
 _FIRST_GUESS_BYTES_PER_ROW = 64.0
-
-Entry = list[Any]  # path, size, time of change in microseconds
+# Whatever the session says: a file that cannot be read is not passed over.
+_EXACTLY = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+# Hadoop's checksums beside files cannot be named if there is a colon.
+_WITH_COLONS = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
 
 
 class FilesReader:
@@ -48,6 +51,7 @@ class FilesReader:
 
     gives_positions = True
     can_read_ahead = False
+    is_repeatable = True
 
     def __init__(
         self,
@@ -59,6 +63,13 @@ class FilesReader:
         """Keep the description; nothing is listed yet."""
         self._spark, self._source, self._uid = spark, source, uid
         self._storage, self._paths = place
+        self._rows = FileRows(source)
+        self._listing = Listing(
+            source.path,
+            uid,
+            encoding=lambda: _java_encoding(spark),
+            waits=source.missing == "wait",
+        )
         self._bytes_per_row = _FIRST_GUESS_BYTES_PER_ROW
         self._last_bytes = 0
         # Where the plan under way starts and ends, what was read before it, and what
@@ -71,21 +82,54 @@ class FilesReader:
         self._counting: Observation | None = None
 
     def initial(self) -> Any:
-        """Nothing has been read."""
-        path = os.path.abspath(self._source.path)  # noqa: PTH100 - it may be a pattern
-        return {"count": 0, "base": None, "recent": [], "path": path}
+        """Nothing has been read.
+
+        Raises:
+            SourceError: There is no such directory, and it is not to be waited for.
+        """
+        self._listing.is_there()
+        return {"count": 0, "base": None, "recent": [], "path": self._source.path}
+
+    def check_place(self, offset: Any) -> None:
+        """Refuse to go on with other files than those that were read so far."""
+        meant, mine = offset["path"], self._source.path
+        if meant == mine:
+            return
+        begun = last_directory(self._source.given, meant)
+        if begun is not None:
+            raise SourceError(
+                self._uid,
+                what=f"{self._source.given!r} means {mine} here, and meant {meant} when"
+                f" the flow last ran, in {begun}",
+                hint=f"nothing was changed; start it in {begun}, or write the whole"
+                f" path; if the files were moved, make {meant} a link to where they"
+                " are now, and write that path",
+            )
+        raise SourceError(
+            self._uid,
+            what=f"what was read so far came from {meant}, not {mine}",
+            hint=f"nothing was changed; give the source {meant} again; files of another"
+            " place are another source: read them by a source with a uid of its own",
+        )
 
     def latest(self, start: Any) -> Any:
-        """List the directory; new files are those not read before."""
+        """List the directory; new files are those not read before.
+
+        Raises:
+            SourceError: It is not there any more, and is not to be waited for.
+        """
         self._go_to(start)
+        is_there = self._listing.is_there()
         known = self._seen | {e[0] for e in self._found}
-        fresh = [e for e in self._list() if e[0] not in known]
+        files = self._listing.files() if is_there else ()
+        fresh = [e for e in files if e[0] not in known]
         self._found += sorted(fresh, key=lambda e: (e[2], e[0]))
         return {"count": start["count"] + len(self._found)}
 
     def has_ended(self, start: Any, latest: Any) -> bool:
         """Whether all files are read, and no more were promised."""
-        return self._source.bounded and bool(start["count"] == latest["count"])
+        is_read = bool(start["count"] == latest["count"])
+        return self._source.bounded and is_read and self._listing.is_there()
 
     def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
         """Take files until they hold about ``max_rows``; at least one."""
@@ -108,13 +152,7 @@ class FilesReader:
         """Stand where a plan starts; only what lies before it has been read."""
         if start == self._start:
             return
-        mine = self.initial()["path"]
-        if start["path"] != mine:
-            raise SourceError(
-                self._uid,
-                what=f"what was read so far came from {start['path']}, not {mine}",
-                hint="give each source a uid of its own; a new uid begins anew",
-            )
+        self.check_place(start)
         if self._start is not None and start == self._end:
             taken = start["count"] - self._start["count"]
             read = {e[0] for e in self._found[:taken]}
@@ -134,7 +172,8 @@ class FilesReader:
 
     def _write_base(self, offset: Any) -> str:
         body = msgspec.json.encode(self._entries(offset))
-        name = f"{self._uid}/{offset['count']:012d}-{checksum(body)}"
+        # Never a name again: one that was left behind may just be swept.
+        name = f"{self._uid}/{offset['count']:012d}-{checksum(body)}-{uuid4().hex[:12]}"
         path = f"{self._paths.root}sources/{name}.json"
         self._storage.put(path, body)
         return path
@@ -155,17 +194,6 @@ class FilesReader:
     def _between(self, start: Any, end: Any) -> list[Entry]:
         return self._entries(end)[start["count"] : end["count"]]
 
-    def _list(self) -> Iterator[Entry]:
-        roots = glob.glob(self._source.path) or [self._source.path]  # noqa: PTH207 - absolute too
-        for root in roots:
-            if Path(root).is_file():
-                yield from _entry_if_there(Path(root))
-            for folder, folders, names in os.walk(root):
-                folders[:] = [f for f in folders if not f.startswith((".", "_"))]
-                for name in names:
-                    if not name.startswith((".", "_")) and not name.endswith(".tmp"):
-                        yield from _entry_if_there(Path(folder, name))
-
     def rows_between(self, start: Any, end: Any) -> int | None:
         """Unknown until read; none for an empty range."""
         return 0 if start["count"] == end["count"] else None
@@ -173,46 +201,67 @@ class FilesReader:
     def read(self, start: Any, end: Any) -> DataFrame:
         """Read the rows that can be parsed."""
         frame = self._raw(start, end)
-        if _CORRUPT not in frame.columns:
+        if not self._rows.has_bad:
             return frame
+        corrupt = F.col(CORRUPT)
+        if self._source.bad_rows == "fail":
+            bad = F.when(corrupt.isNotNull(), bad_row_error(self._uid, corrupt))
+            return frame.withColumn(CORRUPT, bad).where(corrupt.isNull()).drop(CORRUPT)
         if start != end:
             self._counting = Observation()
-            bad = F.count_if(F.col(_CORRUPT).isNotNull()).alias("bad_rows")
+            bad = F.count_if(corrupt.isNotNull()).alias("bad_rows")
             frame = frame.observe(self._counting, bad)
-        good = F.col(_CORRUPT).isNull() & _looks_elsewhere(frame)
-        return frame.where(good).drop(_CORRUPT)
+        return frame.where(corrupt.isNull()).drop(CORRUPT)
 
     def read_bad(self, start: Any, end: Any) -> DataFrame:
         """Read the rows that cannot be parsed: ``file, record``."""
         frame = self._raw(start, end)
         file, record = F.input_file_name().alias("file"), F.lit("").alias("record")
-        if _CORRUPT not in frame.columns:
+        if not self._rows.has_bad or self._source.bad_rows == "fail":
             return frame.select(file, record).limit(0)
-        bad = F.col(_CORRUPT).isNotNull() & _looks_elsewhere(frame)
-        return frame.where(bad).select(file, F.col(_CORRUPT).alias("record"))
+        corrupt = F.col(CORRUPT)
+        return frame.where(corrupt.isNotNull()).select(file, corrupt.alias("record"))
 
     def _raw(self, start: Any, end: Any) -> DataFrame:
-        source = self._source
-        assert source.schema is not None
-        schema = struct_of(source.schema)
-        reader = self._spark.read.format(source.format).options(**source.options)
-        if source.format in ("json", "csv"):
-            if source.bad_rows == "fail":
-                reader = reader.option("mode", "FAILFAST")
-            else:
-                schema.add(StructField(_CORRUPT, StringType()))
-                reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
         entries = self._between(start, end)
         for entry in entries:
             self._check(entry)
         if not entries:
-            return self._spark.createDataFrame([], schema)
-        frame = reader.schema(schema).load([_as_pattern(e[0]) for e in entries])
-        return with_position(frame, {e[0]: n for n, e in enumerate(entries)})
+            return self._spark.createDataFrame([], self._rows.empty_schema)
+        places = {e[0]: n for n, e in enumerate(entries)}
+        largest = max(e[1] for e in entries)
+
+        def positioned(frame: DataFrame) -> DataFrame:
+            self._check_all(frame, places)
+            return with_position(frame, places, largest)
+
+        paths = [_as_pattern(e[0]) for e in entries]
+        return self._rows.read(self._reader(entries), paths, positioned)
+
+    def _reader(self, entries: list[Entry]) -> DataFrameReader:
+        reader = self._spark.read.options(**_EXACTLY)
+        if any(":" in Path(e[0]).name for e in entries):
+            reader = reader.options(**_WITH_COLONS)
+        return reader
+
+    def _check_all(self, frame: DataFrame, places: dict[str, int]) -> None:
+        """See that Spark reads every file: it passes over some names."""
+        left = places.keys() - {path_of(uri) for uri in frame.inputFiles()}
+        if left:
+            raise SourceError(
+                self._uid,
+                what=f"Spark does not read {', '.join(sorted(left))}",
+                hint="give the file another name; nothing was read yet",
+            )
+
+    def recheck(self, start: Any, end: Any) -> None:
+        """See that files are, after they were read, as they were planned."""
+        for entry in self._between(start, end):
+            self._check(entry)
 
     def _check(self, entry: Entry) -> None:
         try:
-            now = _entry(Path(entry[0]))
+            now = entry_of(Path(entry[0]))
         except FileNotFoundError as error:
             raise SourceError(
                 self._uid,
@@ -227,13 +276,16 @@ class FilesReader:
             )
 
     def observed(self, rows: int) -> dict[str, float]:
-        """Learn how large rows are; tells how many could not be parsed."""
+        """Learn how large rows are; tells what could not be read."""
         if rows and self._last_bytes:
             self._bytes_per_row = self._last_bytes / rows
+        noticed = {}
+        if self._listing.set_aside:
+            noticed["files_set_aside"] = float(len(self._listing.set_aside))
         counting, self._counting = self._counting, None
         if counting is None or not has_counted(counting):
-            return {}
-        return dict(counting.get)
+            return noticed
+        return noticed | dict(counting.get)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -255,29 +307,14 @@ def has_counted(counting: Observation) -> bool:
     return False
 
 
-def _looks_elsewhere(frame: DataFrame) -> Column:
-    """Return a truth that reads another column than the corrupt one.
-
-    Spark refuses plans that read only that one, and optimises plainer truths away.
-    """
-    return F.hash(F.col(f"`{frame.columns[0]}`")) % 2 < 5
-
-
-def _entry(path: Path) -> Entry:
-    stat = path.stat()
-    return [str(path.absolute()), stat.st_size, stat.st_mtime_ns // 1_000]
-
-
-def _entry_if_there(path: Path) -> list[Entry]:
-    """Return the entry of a file, unless it vanished since it was listed."""
-    try:
-        return [_entry(path)]
-    except FileNotFoundError:
-        return []
+def _java_encoding(spark: SparkSession) -> str:
+    """Return in which encoding Java spells names of files."""
+    jvm: Any = spark._jvm
+    return str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
 
 
 def _as_pattern(path: str) -> str:
     # Spark reads patterns: a bracket in a name must not be one.
-    for char in "[]{}*?":
+    for char in WILDCARDS:
         path = path.replace(char, f"\\{char}")
     return f"file://{path}"

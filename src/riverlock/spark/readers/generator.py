@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from riverlock.runtime.columns import SEQ
+from riverlock.spark.repeatable import is_repeatable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +32,14 @@ class GeneratorReader:
         # A line of its own ends a comment, should the text end with one.
         columns = [f"({t}\n) AS {_quoted(n)}" for n, t in source.columns.items()]
         self._columns = ", ".join([*columns, f"id AS {SEQ}"])
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the expressions are: Spark may be asked for chance."""
+        given = self._spark.range(0).select(
+            "id", F.expr("0L AS seed"), F.expr("timestamp_micros(0) AS created")
+        )
+        return is_repeatable(given.select(*map(F.expr, self._source.columns.values())))
 
     def initial(self) -> Any:
         """Begin at row 0; with a pace, time is counted from now."""

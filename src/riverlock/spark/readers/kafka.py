@@ -50,6 +50,7 @@ class KafkaReader:
 
     gives_positions = True
     can_read_ahead = True
+    is_repeatable = False  # compaction and retention go on meanwhile
 
     def __init__(self, spark: SparkSession, source: Kafka, uid: str) -> None:
         """Make a client; nothing is asked yet.
@@ -137,7 +138,8 @@ class KafkaReader:
                 self._uid,
                 what=f"what was read so far came from {', '.join(sorted(before))}, not"
                 f" {', '.join(sorted(now))}",
-                hint="read other topics by a source with another uid",
+                hint="nothing was changed; read other topics by a source with a uid of"
+                " its own",
             )
         changed = sorted(name for name, uuid in before.items() if now[name] != uuid)
         if changed:
@@ -145,7 +147,8 @@ class KafkaReader:
                 self._uid,
                 what=f"topic {', '.join(changed)} was deleted and made anew: offsets"
                 " that were read so far mean other records now",
-                hint="begin a new store, or give the source another uid",
+                hint="nothing was changed; a source with another uid begins with what"
+                " the topic has now, beside the state there is",
             )
 
     def _check_there(self, name: str, start: int, begin: int, end: int) -> None:
@@ -154,7 +157,8 @@ class KafkaReader:
                 self._uid,
                 what=f"{name} was read to offset {start}, and now ends at {end}: the"
                 " cluster has lost records",
-                hint="begin a new store, or give the source another uid",
+                hint="nothing was changed; a source with another uid begins with what"
+                " the topic has now, beside the state there is",
             )
         if start < begin and not self._source.allow_gap:
             raise SourceError(
@@ -206,7 +210,7 @@ class KafkaReader:
         if source.bad_rows == "report":
             if start != end:
                 parsed = self._counted(parsed, start)
-            parsed = parsed.where(~_is_bad())
+            parsed = parsed.where(~self._is_bad())
         payload = [F.col(f"{_BODY}.`{n}`") for n in source.payload.names]
         own = [f.name for f in struct_of(COLUMNS) if f.name != "value"]
         record = [_renamed(name, prefix) for name in own]
@@ -219,7 +223,7 @@ class KafkaReader:
         if known is not None and is_counted(known):
             return parsed
         self._counts[name] = counting = Observation()
-        return parsed.observe(counting, F.count_if(_is_bad()).alias("bad_rows"))
+        return parsed.observe(counting, F.count_if(self._is_bad()).alias("bad_rows"))
 
     def read_bad(self, start: Any, end: Any) -> DataFrame:
         """Read the records whose values are no such objects."""
@@ -227,7 +231,7 @@ class KafkaReader:
         if self._source.payload is None or self._source.bad_rows == "fail":
             bad = frame.limit(0)
         else:
-            bad = self._parsed(frame).where(_is_bad())
+            bad = self._parsed(frame).where(self._is_bad())
         record = F.col("value").alias("record")
         return bad.select("topic", "partition", "offset", record)
 
@@ -243,7 +247,18 @@ class KafkaReader:
             found = StructType([*frame.schema.fields, StructField(_BODY, schema)])
             return frame.mapInArrow(decoding, found)
         body = F.from_json(F.col("value").cast("string"), schema, mode)
-        return frame.withColumn(_BODY, body)
+        parsed = frame.withColumn(_BODY, body)
+        if self._source.bad_rows == "report":
+            return parsed
+        place = F.concat_ws("-", "topic", "partition", "offset")
+        said = F.concat(F.lit("the value is no JSON object: "), place)
+        checked = F.when(_is_no_object(), F.raise_error(said)).otherwise(F.col(_BODY))
+        return parsed.withColumn(_BODY, checked)
+
+    def _is_bad(self) -> Column:
+        """Whether the value of a parsed record is bad; one without any is not."""
+        said = F.col(f"{_BODY}.{_CORRUPT}").isNotNull()
+        return said | _is_no_object() if self._source.value == "json" else said
 
     def _records(self, start: Any, end: Any) -> DataFrame:
         """Return the records as they are, with their positions."""
@@ -370,8 +385,15 @@ class _ReadTask:
             raise RemoteError(error) from error
 
 
-def _is_bad() -> Column:
-    return F.col(f"{_BODY}.{_CORRUPT}").isNotNull()
+def _is_no_object() -> Column:
+    """Whether a value is none though Spark has parsed it.
+
+    Of nothing but spaces, and of an empty list, it makes nulls; of a longer list, its
+    first object; and what is no text becomes one, with other characters.
+    """
+    text = F.col("value").cast("string")
+    is_object = F.is_valid_utf8(text) & text.rlike(r"\A\s*\{")
+    return F.col("value").isNotNull() & (F.col(_BODY).isNull() | ~is_object)
 
 
 def _renamed(name: str, prefix: str) -> Column:

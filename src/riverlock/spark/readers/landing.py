@@ -31,6 +31,7 @@ class LandingReader:
 
     gives_positions = True
     can_read_ahead = True
+    is_repeatable = True
 
     def __init__(
         self,
@@ -135,14 +136,14 @@ class LandingReader:
         """Read the segments' files."""
         schema: StructType = self._frame.schema
         root = self._channel.storage.uri.rstrip("/")
-        names = [f["path"] for s in self._segments(start, end) for f in s.files]
+        files = [f for s in self._segments(start, end) for f in s.files]
+        names = [f["path"] for f in files]
         if not names:
             return self._spark.createDataFrame([], schema)
         frame = self._spark.read.schema(schema).parquet(*(f"{root}/{n}" for n in names))
         # Names of files are unique in a channel, whatever folder they are in.
-        return with_position(
-            frame, {n.rpartition("/")[2]: place for place, n in enumerate(names)}
-        )
+        places = {n.rpartition("/")[2]: place for place, n in enumerate(names)}
+        return with_position(frame, places, max(f["bytes"] for f in files))
 
     def observed(self, rows: int) -> dict[str, float]:
         """Nothing to learn."""

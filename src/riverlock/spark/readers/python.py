@@ -29,6 +29,7 @@ class PythonReader:
 
     gives_positions = False
     can_read_ahead = False
+    is_repeatable = False
 
     def __init__(
         self, spark: SparkSession, source: PythonSource, *, takes_all: bool

@@ -15,9 +15,9 @@ from riverlock.spark.sql.refusals import refused
 from riverlock.spark.sql.tree import Trees, children, kind, sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["ROW_BY_ROW", "About", "SqlStage", "Step"]
+__all__ = ["ROW_BY_ROW", "About", "SqlStage", "Step", "over_shown"]
 
 # Tells the stream from all tables in Spark's analysed plan.
 _MARK = "__rl_stream"
@@ -89,12 +89,13 @@ class SqlStage:
             AnalysisException: Spark cannot make sense of the query.
             InvalidFlowError: It needs more than one row at a time.
         """
-        trees = Trees(frame.sparkSession)
-        rows: Any = frame._jdf.logicalPlan()
-        output = sequence(rows.output())
-        hidden = [c for c in output if c.name() in HIDDEN]
-        shown = trees.project([c for c in output if c.name() not in HIDDEN], rows)
-        plan = trees.named(self.name, trees.named(_MARK, shown))
+        found = over_shown(frame, self._query)
+        _check_names(found)
+        return found
+
+    def _query(self, trees: Trees, shown: Any) -> Any:
+        """Return the query over rows, analysed."""
+        plan = trees.named(self.name, shown)
         for step in reversed(self.steps):
             changed = children(step.node)
             changed[step.child] = plan
@@ -105,11 +106,24 @@ class SqlStage:
         java: Any = trees.frame(plan)._jdf
         analysed = java.queryExecution().analyzed()
         _check_absent(analysed, self.absent)
-        carried = _carried(trees, analysed, rows, hidden)
-        assert carried is not None
-        found = trees.frame(carried)
-        _check_names(found)
-        return found
+        return analysed
+
+
+def over_shown(frame: DataFrame, query: Callable[[Trees, Any], Any]) -> DataFrame:
+    """Return a query over the columns that users see, with the hidden ones beside.
+
+    Raises:
+        InvalidFlowError: It needs more than one row at a time.
+    """
+    trees = Trees(frame.sparkSession)
+    rows: Any = frame._jdf.logicalPlan()
+    output = sequence(rows.output())
+    hidden = [c for c in output if c.name() in HIDDEN]
+    shown = trees.project([c for c in output if c.name() not in HIDDEN], rows)
+    analysed = query(trees, trees.named(_MARK, shown))
+    carried = _carried(trees, analysed, rows, hidden)
+    assert carried is not None
+    return trees.frame(carried)
 
 
 def _plan(trees: Trees, table: Any) -> Any:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.classic.column import _to_seq
 
 from riverlock.spark.remote import unlogged
+from riverlock.spark.session import ZONE, job_conf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,7 +85,8 @@ class Trees:
 
     def parsed(self, query: str) -> Any:
         """Return the plan of a query, as the parser sees it."""
-        with unlogged():
+        # The parser is who reads literals of time.
+        with unlogged(), job_conf(self.spark, ZONE):
             return self._state.sqlParser().parsePlan(query)
 
     def expression(self, text: str) -> Any:

@@ -128,7 +128,7 @@ def select(database: Database, source: Sql, uid: str) -> Selection:
             expected="a whole number, decimal, text, date or time",
             found=kind.ddl if kind.kind not in ORDERED else stored[source.column],
         )
-    quoted = database.dialect.quoted
+    quoted = database.dialect.column
     text = _TEXT[database.address.dialect]
     has_index = layout is not None and frozenset({source.column}) in layout.unique
     is_unique = has_index if source.unique is None else source.unique
@@ -141,7 +141,7 @@ def select(database: Database, source: Sql, uid: str) -> Selection:
         # A line of its own ends a comment, should the query end with one.
         source=f"({source.query}\n) riverlock_rows"
         if source.table is None
-        else quoted(source.table),
+        else database.dialect.quoted(source.table),
         column=quoted(source.column),
         schema=schema,
         expressions=tuple(

@@ -6,7 +6,7 @@ import threading
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from riverlock.core.errors import EpochAbortedError, SourceError
+from riverlock.core.errors import SourceError, SourceUnavailableError
 from riverlock.sinks.databases.dialect import Trouble, dialect_of
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ _PATIENCE: Final = {
 class Database:
     """One line to a database, opened when it is needed; threads take turns.
 
-    Every method raises ``EpochAbortedError`` if the database does not answer, which is
-    worth another try, and ``SourceError`` for what is not.
+    Every method raises ``SourceUnavailableError`` if it does not answer, which is
+    waited for, and ``SourceError`` for what it would only say again.
     """
 
     def __init__(self, address: Address, uid: str) -> None:
@@ -134,8 +134,8 @@ class Database:
         text = self.address.masked(f"{type(error).__name__}: {error}".strip())
         if trouble is Trouble.REFUSED:
             return SourceError(self._uid, what=f"{self.address} refuses: {text}")
-        return EpochAbortedError(
-            epoch=0, reason=f"source {self._uid!r} asked {self.address}", cause=text
+        return SourceUnavailableError(
+            self._uid, what=f"{self.address} does not answer: {text}"
         )
 
     def close(self) -> None:

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import LongType, StructField, StructType
 
-from riverlock.core.errors import EpochAbortedError, RiverlockError, SourceError
+from riverlock.core.errors import (
+    RiverlockError,
+    SourceError,
+    SourceUnavailableError,
+)
 from riverlock.runtime.columns import SEQ
 from riverlock.spark.readers.sql.columns import Selection, select
 from riverlock.spark.readers.sql.database import VALUE, Database
@@ -46,6 +50,7 @@ class SqlReader:
 
     gives_positions = True
     can_read_ahead = True
+    is_repeatable = False  # rows may be updated meanwhile
 
     def __init__(
         self,
@@ -125,18 +130,17 @@ class SqlReader:
         """Wait until what was there when it was asked for is settled.
 
         Raises:
-            EpochAbortedError: A transaction stays open.
+            SourceUnavailableError: A transaction stays open.
         """
         patience = _PATIENCE_SECONDS + self._settling.delay_us / 1e6
         until = time.monotonic() + patience
         before = self._settling.settled
         while self._settling.is_waiting and self._settling.settled == before:
             if time.monotonic() > until:
-                raise EpochAbortedError(
-                    epoch=0,
-                    reason=f"source {self._uid!r} asked {self._source.address}",
-                    cause="a transaction that may add rows has been open for"
-                    f" {patience:.0f} seconds",
+                raise SourceUnavailableError(
+                    self._uid,
+                    what=f"a transaction at {self._source.address} that may add rows"
+                    f" has been open for {patience:.0f} seconds",
                 )
             time.sleep(_PAUSE_SECONDS)
             self._see(start)

@@ -65,7 +65,7 @@ class PieceReader:
 
         Raises:
             SourceError: A value is not of its column's type.
-            EpochAbortedError: The database does not answer.
+            SourceUnavailableError: The database does not answer.
             InputChangedError: It has other rows than when they were planned.
         """
         chosen = self.selection

@@ -1,0 +1,64 @@
+"""Merged files that wait for the epoch that will refer to them (format §5.4).
+
+A run may end before its next epoch. The record lets the next run take them up, and
+keeps them from deletion until then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from typing import TYPE_CHECKING
+
+from riverlock.core.errors import StorageNotFoundError
+from riverlock.snapshot.layout import records
+from riverlock.snapshot.records import Merged
+from riverlock.snapshot.sealed import seal, unseal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Manifest
+
+__all__ = ["fits", "forget_merged", "is_there", "note_merged", "waiting"]
+
+
+def note_merged(catalog: Catalog, merged: Merged) -> str | None:
+    """Write down what waits; returns where, or None if some of it is gone already.
+
+    In this order: whoever looks from now on spares the files, who looked before may
+    have deleted some of them.
+    """
+    path = f"{catalog.paths.merged}{uuid.uuid4().hex}.json"
+    catalog.storage.put(path, seal(merged))
+    if is_there(catalog, merged):
+        return path
+    forget_merged(catalog, path)
+    return None
+
+
+def is_there(catalog: Catalog, merged: Merged) -> bool:
+    """Tell whether all merged files are there."""
+    return all(catalog.storage.exists(file.path) for file in merged.by)
+
+
+def waiting(catalog: Catalog) -> Iterator[tuple[str, Merged]]:
+    """Yield what was merged and may still wait, each with its path."""
+    for entry in records(catalog.storage.list(catalog.paths.merged)):
+        # Whoever merged it forgets it when it is settled.
+        with contextlib.suppress(StorageNotFoundError):
+            data = catalog.storage.get(entry.path)
+            yield entry.path, unseal(data, Merged, path=entry.path)
+
+
+def fits(merged: Merged, newest: Manifest) -> bool:
+    """Tell whether an epoch after this one can take it up."""
+    state = newest.operators.get(merged.operator)
+    live = set() if state is None else {file.path for file in state.files}
+    return live.issuperset(merged.replaced)
+
+
+def forget_merged(catalog: Catalog, path: str) -> None:
+    """Let go of what was taken up, or never will be."""
+    catalog.storage.delete(path)

@@ -1,0 +1,165 @@
+"""What a store knows of its own past, and how a sink's memory is compared with it.
+
+Numbers of runs and epochs come again if a store is put back from a backup, or if a copy
+of it runs. So a sink remembers an epoch by the run that decided it and by what was
+decided, and a run by its token (format §8.3).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from riverlock.core.errors import SnapshotError
+from riverlock.snapshot.layout import epoch_of
+from riverlock.snapshot.sealed import checksum
+from riverlock.snapshot.timeline import spans
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Manifest, SinkOutput
+
+__all__ = ["Claim", "Commit", "Past", "StorePast", "commit_of", "digest_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A run that has opened a sink; older writers have left no token."""
+
+    run: int
+    token: str = ""
+
+    def matches(self, other: Claim) -> bool:
+        """Tell whether both are the same run, as far as is known."""
+        is_told = bool(self.token and other.token)
+        return self.run == other.run and (not is_told or self.token == other.token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """An epoch as a sink remembers it; what older writers have not left is empty."""
+
+    epoch: int
+    run: str = ""  # the token of the run that decided it
+    digest: str = ""  # of what was decided for the sink
+
+    def matches(self, other: Commit) -> bool:
+        """Tell whether both are the same epoch, as far as is known."""
+        return self.epoch == other.epoch and all(
+            not a or not b or a == b
+            for a, b in ((self.run, other.run), (self.digest, other.digest))
+        )
+
+
+def digest_of(tokens: tuple[Any, ...]) -> str:
+    """Return what tells the tokens of an epoch from all others.
+
+    They come from tasks, or from a manifest, which has an order of its own.
+    """
+    return checksum(msgspec.json.encode(tokens, order="deterministic"))
+
+
+def commit_of(epoch: int, output: SinkOutput) -> Commit:
+    """Return what a sink is to remember of an epoch."""
+    return Commit(epoch=epoch, run=output.run, digest=digest_of(output.tokens))
+
+
+class Past:
+    """The past of a store that knows nothing: whatever a sink remembers may be so."""
+
+    def has_run(self, claim: Claim) -> bool:
+        """Tell whether a run is one of this store."""
+        del claim
+        return True
+
+    def has(self, commit: Commit, sink: str) -> bool:
+        """Tell whether this store has decided an epoch, undone since or not."""
+        del commit, sink
+        return True
+
+    def commit(self, epoch: int, sink: str) -> Commit | None:
+        """Return what this store has decided for a sink; None: it cannot tell."""
+        del epoch, sink
+        return None
+
+    def leads_here(self, epoch: int) -> bool:
+        """Tell whether the newest epoch goes on from this one."""
+        del epoch
+        return True
+
+    def output(self, sink: str) -> SinkOutput | None:
+        """Return what the newest epoch has for a sink; None: the sink is new."""
+        del sink
+        return None
+
+    @property
+    def newest(self) -> int | None:
+        """The newest epoch, -1 before the first; None: it is not known."""
+        return None
+
+
+@dataclass(frozen=True)
+class StorePast(Past):
+    """The past of a store, when a run begins."""
+
+    catalog: Catalog
+    manifest: Manifest | None  # the newest, as it is in the store
+
+    @property
+    def newest(self) -> int | None:
+        """The newest epoch, -1 before the first."""
+        return -1 if self.manifest is None else self.manifest.epoch
+
+    def has_run(self, claim: Claim) -> bool:
+        """Tell whether a run is one of this store."""
+        with suppress(SnapshotError):
+            found = self.catalog.run(claim.run)
+            return found is not None and claim.token in ("", found.token)
+        return not claim.token
+
+    def has(self, commit: Commit, sink: str) -> bool:
+        """Tell whether this store has decided an epoch, undone since or not."""
+        if self.manifest is None or commit.epoch > self.manifest.epoch:
+            return False
+        known = self.commit(commit.epoch, sink)
+        if known is not None:
+            return known.matches(commit)
+        return not commit.run or self._has_token(commit.run)
+
+    def commit(self, epoch: int, sink: str) -> Commit | None:
+        """Return what this store has decided for a sink; None: it cannot tell."""
+        decided = self._decided(epoch)
+        output = None if decided is None else decided.outputs.get(sink)
+        return None if output is None else commit_of(epoch, output)
+
+    def leads_here(self, epoch: int) -> bool:
+        """Tell whether the newest epoch goes on from this one."""
+        ours = [] if self.manifest is None else spans(self.manifest)
+        return any(first <= epoch <= last for first, last in ours)
+
+    def output(self, sink: str) -> SinkOutput | None:
+        """Return what the newest epoch has for a sink; None: the sink is new."""
+        return None if self.manifest is None else self.manifest.outputs.get(sink)
+
+    def _decided(self, epoch: int) -> Manifest | None:
+        assert self.manifest is not None
+        if epoch == self.manifest.epoch:
+            return self.manifest
+        with suppress(SnapshotError):
+            return self.catalog.manifest(epoch)
+        return None
+
+    def _has_token(self, token: str) -> bool:
+        """Tell whether a run of this store has a token; reads all claims if need be."""
+        assert self.manifest is not None
+        if any(known == token for _, known in self.manifest.history):
+            return True
+        for entry in self.catalog.storage.list(self.catalog.paths.runs):
+            with suppress(SnapshotError, ValueError):
+                found = self.catalog.run(epoch_of(entry.path))
+                if found is not None and found.token == token:
+                    return True
+        return False

@@ -1,0 +1,60 @@
+"""The sinks of a run that begins: what waits for them, and opening them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from riverlock.runtime.openings import Openings
+from riverlock.sinks.orphans import unfinished
+from riverlock.sinks.outputs import sink_owner
+from riverlock.snapshot.past import StorePast
+from riverlock.snapshot.restore import is_open
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from riverlock.flow.flow import Flow
+    from riverlock.sinks.committer import Committer
+    from riverlock.sinks.orphans import Unfinished
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Flow as FlowRecord
+    from riverlock.snapshot.records import Manifest, Run
+
+__all__ = ["opened_sinks", "waiting_output"]
+
+
+def waiting_output(catalog: Catalog, flow: Flow, newest: Manifest | None) -> Unfinished:
+    """Return what is to be done about output of the newest epoch.
+
+    Raises:
+        InvalidConfigError: Rows wait for a sink that the flow has not.
+    """
+    return unfinished(
+        newest,
+        {w.uid: w.sink for w in flow.writes},
+        is_open=is_open(catalog, newest),
+        retired=flow.retirements,
+    )
+
+
+def opened_sinks(
+    catalog: Catalog,
+    committers: Mapping[str, Committer],
+    flow: FlowRecord,
+    run: Run,
+    waiting: Unfinished,
+) -> Openings:
+    """Open the sinks now, so that what is wrong ends the start.
+
+    Who is away is waited for later.
+
+    Raises:
+        RiverlockError: A sink cannot be used.
+    """
+    # A run that is fenced only now may have decided one more before.
+    past = StorePast(catalog, catalog.newest())
+    owners = {u: sink_owner(flow, u, run, past) for u in committers}
+    openings = Openings(committers, owners)
+    openings.attempt()
+    waiting.complete(flow.id)
+    return openings

@@ -1,0 +1,306 @@
+"""Rows of files, and of each that cannot be parsed its text.
+
+Spark parses only the columns that are asked for, so what is bad would depend on who
+asks; and of a line of JSON it reads the first value and forgets the rest. Here a row is
+bad or not whichever columns are used: JSON is parsed whole from its lines, and of CSV
+all columns are always read.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DataType,
+    IntegerType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from riverlock.runtime.columns import SEQ
+from riverlock.spark.structs import struct_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import Column, DataFrame, DataFrameReader
+
+    from riverlock.sources import Files
+
+__all__ = ["CORRUPT", "FileRows"]
+
+# The text of a row that cannot be parsed; null of all others.
+CORRUPT: Final = "__rl_corrupt"
+_LINE, _ROW = "__rl_line", "__rl_row"
+# Around a document, to see that it is one value and nothing else.
+_VALUES, _END = "__rl_values", "__rl_end"
+_UTF_8: Final = ("utf-8", "utf8")
+# What Java puts where bytes are no text.
+_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
+# Seconds that fit a timestamp's microseconds; Spark multiplies without looking.
+_MOST_SECONDS: Final = (2**63 - 1) // 1_000_000
+
+
+class FileRows:
+    """Reads files of one source."""
+
+    def __init__(self, source: Files) -> None:
+        """Keep how the files are to be parsed; a plan needs no more than that."""
+        self._source = source
+        self._options = {k.lower(): v for k, v in source.options.items()}
+
+    @cached_property
+    def _schema(self) -> StructType:
+        assert self._source.schema is not None
+        return struct_of(self._source.schema)
+
+    @property
+    def has_bad(self) -> bool:
+        """Whether files of this kind can have rows that are bad."""
+        return self._source.format != "parquet" or _wide(self._schema) != self._schema
+
+    @property
+    def empty_schema(self) -> StructType:
+        """The columns of no files."""
+        more = [StructField(CORRUPT, StringType())] if self.has_bad else []
+        return StructType([*self._schema.fields, *more])
+
+    def read(
+        self,
+        reader: DataFrameReader,
+        paths: list[str],
+        with_position: Callable[[DataFrame], DataFrame],
+    ) -> DataFrame:
+        """Return the rows of files, positions, and what is bad if ``has_bad``."""
+        match self._source.format:
+            case "text":
+                return self._text(with_position(self._load(reader, "text", paths)))
+            case "parquet":
+                return self._parquet(with_position(self._parquet_of(reader, paths)))
+            case "json" if self._is_utf_8 and self._is_on("multiline"):
+                return self._documents(reader, paths, with_position)
+            case "json" if self._is_utf_8:
+                return self._lines(reader, paths, with_position)
+            case _:
+                return self._by_spark(reader, paths, with_position)
+
+    @property
+    def _is_utf_8(self) -> bool:
+        named = self._options.get("encoding", self._options.get("charset", "utf-8"))
+        return named.lower() in _UTF_8
+
+    def _is_on(self, option: str) -> bool:
+        return self._options.get(option) == "true"
+
+    def _load(
+        self, reader: DataFrameReader, kind: str, paths: list[str], **options: str
+    ) -> DataFrame:
+        reader = reader.format(kind).options(**self._source.options)
+        return reader.options(**options).load(paths)
+
+    def _text(self, frame: DataFrame) -> DataFrame:
+        value = F.col("value")
+        bad = F.when(~F.is_valid_utf8(value), F.make_valid_utf8(value))
+        return frame.select("value", SEQ, bad.alias(CORRUPT))
+
+    def _parquet_of(self, reader: DataFrameReader, paths: list[str]) -> DataFrame:
+        return self._load(reader.schema(_wide(self._schema)), "parquet", paths)
+
+    def _parquet(self, frame: DataFrame) -> DataFrame:
+        if not self.has_bad:
+            return frame
+        fields = [F.col(_quoted(f.name)) for f in self._schema]
+        misfit = self._misfit(dict(zip(self._schema.names, fields, strict=True)))
+        bad = F.when(misfit, F.to_json(F.struct(*fields)))
+        return frame.select(*self._shown(fields), SEQ, bad.alias(CORRUPT))
+
+    def _lines(
+        self,
+        reader: DataFrameReader,
+        paths: list[str],
+        with_position: Callable[[DataFrame], DataFrame],
+    ) -> DataFrame:
+        """Read JSON with a value in each line."""
+        line, row = F.col(_LINE), F.col(_ROW)
+        text = F.btrim(line, F.lit(" \t\r"))
+        lines = self._load(reader.schema(f"{_LINE} string"), "text", paths)
+        lines = lines.where(F.length(text) > 0)
+        schema = StructType([*_wide(self._schema), StructField(CORRUPT, StringType())])
+        parsed = F.from_json(line, schema, self._permissive())
+        # Positions, which are not computed twice, keep Spark from parsing twice.
+        frame = with_position(lines.withColumn(_ROW, parsed))
+        fields = {f.name: row[f.name] for f in self._schema}
+        good = (
+            F.is_valid_utf8(line)
+            & row[CORRUPT].isNull()
+            & text.startswith("{")
+            & text.endswith("}")
+            & self._is_one_value(text)
+            & self._has_sane_times(line)
+            & ~self._misfit(fields)
+        )
+        bad = F.when(~F.coalesce(good, F.lit(False)), F.make_valid_utf8(line))  # noqa: FBT003
+        return frame.select(*self._shown(fields.values()), SEQ, bad.alias(CORRUPT))
+
+    def _is_one_value(self, text: Column) -> Column:
+        """Tell whether nothing follows the first value, which ends with a brace.
+
+        That is plain if the first brace that closes is the last character.
+        """
+        if any(name.startswith("allow") for name in self._options):
+            # Only from_json knows what is allowed.
+            around = F.concat(F.lit(f'{{"{_VALUES}":['), text, F.lit(f'],"{_END}":1}}'))
+            schema = f"{_VALUES} array<string>, {_END} int"
+            found = F.from_json(around, schema, dict(self._source.options))
+            exact = (F.size(found[_VALUES]) == 1) & (found[_END] == 1)
+        else:
+            more = F.concat(F.lit("["), text, F.lit(",0,0,0]"))
+            exact = F.coalesce(F.json_array_length(more), F.lit(0)) == 4
+        is_plain = F.instr(text, "}") == F.length(text)
+        return F.when(is_plain, F.lit(True)).otherwise(exact)  # noqa: FBT003
+
+    def _has_sane_times(self, line: Column) -> Column:
+        """Tell whether numbers of seconds fit a timestamp."""
+        sane = F.lit(True)  # noqa: FBT003
+        for field in self._schema:
+            if isinstance(field.dataType, TimestampType):
+                name = field.name.replace("\\", "\\\\").replace("'", "\\'")
+                seconds = F.get_json_object(line, f"$['{name}']")
+                number = F.abs(seconds.try_cast("decimal(38, 0)"))
+                sane = sane & F.coalesce(number <= _MOST_SECONDS, F.lit(True))  # noqa: FBT003
+        # Fewer digits always fit, and more are rare.
+        return F.when(line.rlike("[0-9]{13}"), sane).otherwise(F.lit(True))  # noqa: FBT003
+
+    def _documents(
+        self,
+        reader: DataFrameReader,
+        paths: list[str],
+        with_position: Callable[[DataFrame], DataFrame],
+    ) -> DataFrame:
+        """Read JSON with a value, or an array of them, in each file."""
+        whole = reader.schema(f"{_LINE} string")
+        files = with_position(self._load(whole, "text", paths, wholetext="true"))
+        line, row = F.col(_LINE), F.col(_ROW)
+        text = F.btrim(line, F.lit(" \t\r\n"))
+        is_array = text.startswith("[")
+        array = F.when(is_array, text).otherwise(F.concat(F.lit("["), text, F.lit("]")))
+        around = F.concat(F.lit(f'{{"{_VALUES}":'), array, F.lit(f',"{_END}":1}}'))
+        schema = StructType(
+            [
+                StructField(_VALUES, ArrayType(_wide(self._schema))),
+                StructField(_END, IntegerType()),
+                StructField(CORRUPT, StringType()),
+            ]
+        )
+        parsed = F.from_json(around, schema, self._permissive())
+        values = row[_VALUES]
+        good = (
+            F.is_valid_utf8(line)
+            & row[CORRUPT].isNull()
+            & (row[_END] == 1)
+            & F.forall(values, lambda value: value.isNotNull())
+            & (is_array | (F.size(values) <= 1))
+        )
+        good = F.coalesce(good, F.lit(False))  # noqa: FBT003
+        frame = files.withColumn(_ROW, parsed).select(
+            SEQ,
+            F.when(~good, F.make_valid_utf8(line)).alias(CORRUPT),
+            F.explode_outer(F.when(good, values)).alias(_ROW),
+        )
+        frame = frame.where(row.isNotNull() | F.col(CORRUPT).isNotNull())
+        fields = {f.name: row[f.name] for f in self._schema}
+        misfit = F.when(self._misfit(fields), F.to_json(row))
+        bad = F.coalesce(F.col(CORRUPT), misfit)
+        return frame.select(*self._shown(fields.values()), SEQ, bad.alias(CORRUPT))
+
+    def _by_spark(
+        self,
+        reader: DataFrameReader,
+        paths: list[str],
+        with_position: Callable[[DataFrame], DataFrame],
+    ) -> DataFrame:
+        """Read what Spark must cut into rows itself: CSV, and other encodings."""
+        schema = StructType([*self._schema, StructField(CORRUPT, StringType())])
+        options = {**self._permissive(), "columnPruning": "false"}
+        frame = self._load(reader.schema(schema), self._source.format, paths, **options)
+        fields = [F.col(_quoted(f.name)) for f in self._schema]
+        bad = F.when(F.col(CORRUPT).isNotNull(), F.col(CORRUPT))
+        # Never true; but who wants to know must read, and so parse, all columns.
+        bad = bad.when(F.hash(*map(_hashable, self._schema)) % 2 > 5, F.lit(""))
+        texts = [f for f in self._schema if isinstance(f.dataType, StringType)]
+        if self._source.format == "csv" and texts and self._is_utf_8:
+            is_damaged = F.lit(False)  # noqa: FBT003
+            for field in texts:
+                is_damaged |= F.col(_quoted(field.name)).contains(_REPLACED)
+            bad = bad.when(is_damaged, F.to_csv(F.struct(*fields), self._dialect()))
+        return with_position(frame).select(*fields, SEQ, bad.alias(CORRUPT))
+
+    def _permissive(self) -> dict[str, str]:
+        mode = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        return {**self._source.options, **mode}
+
+    def _dialect(self) -> dict[str, str]:
+        known = ("sep", "delimiter", "quote", "escape", "nullvalue")
+        return {k: v for k, v in self._source.options.items() if k.lower() in known}
+
+    def _misfit(self, fields: Mapping[str, Column]) -> Column:
+        """Tell whether a number that was read wider does not fit its column."""
+        found = F.lit(False)  # noqa: FBT003
+        for field in self._schema:
+            if _wide(field.dataType) == field.dataType:
+                continue
+            value = fields[field.name]
+            narrow = value.try_cast(field.dataType)
+            if not isinstance(field.dataType, ByteType | ShortType):
+                # As text, since maps cannot be compared.
+                value, narrow = (
+                    F.to_json(F.struct(v.alias("v"))) for v in (value, narrow)
+                )
+            found = found | ~value.eqNullSafe(narrow)
+        return found
+
+    def _shown(self, fields: Any) -> list[Column]:
+        return [
+            (
+                value
+                if _wide(field.dataType) == field.dataType
+                else value.try_cast(field.dataType)
+            ).alias(field.name)
+            for field, value in zip(self._schema, fields, strict=True)
+        ]
+
+
+def _wide(kind: Any) -> Any:
+    """Return a type with room for numbers that Spark would cut to fit."""
+    match kind:
+        case ByteType() | ShortType():
+            return IntegerType()
+        case StructType():
+            fields = [StructField(f.name, _wide(f.dataType)) for f in kind]
+            return StructType(fields)
+        case ArrayType():
+            return ArrayType(_wide(kind.elementType))
+        case MapType():
+            return MapType(kind.keyType, _wide(kind.valueType))
+        case _:
+            return kind
+
+
+def _hashable(field: StructField) -> Column:
+    """Return a column as Spark can hash it; of maps it cannot."""
+    column = F.col(_quoted(field.name))
+    kind: DataType = field.dataType
+    is_nested = isinstance(kind, StructType | ArrayType | MapType)
+    return F.to_json(F.struct(column)) if is_nested else column
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

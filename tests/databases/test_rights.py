@@ -1,0 +1,124 @@
+"""What a role may not do is told by check and at the start, with what to grant."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.databases.places import Place, mariadb_place, postgres_place
+from tests.servers import mariadb as my_server
+from tests.servers import postgres as pg_server
+from tests.servers.mariadb import Mariadb
+from tests.servers.postgres import Postgres
+
+import riverlock as rl
+from riverlock.core.errors import InvalidConfigError
+from riverlock.core.types import schema_of
+from riverlock.sinks.base import SinkUse
+from riverlock.sinks.committer import Owner
+from riverlock.sinks.databases.committer import SqlCommitter
+from riverlock.storage import LocalStorage
+
+EPOCHS = (
+    "flow VARCHAR(64) NOT NULL, sink VARCHAR(255) NOT NULL, run BIGINT NOT NULL,"
+    " epoch BIGINT, opened VARCHAR(160), decided VARCHAR(160), PRIMARY KEY (flow, sink)"
+)
+USE = SinkUse(uid="out", schema=schema_of("id bigint, n bigint"), replaces=False)
+
+
+@dataclass
+class Clerk:
+    """A role that may do what it is granted, and a table for it."""
+
+    server: Any
+    place: Place
+    login: str
+    name: str
+
+    def __post_init__(self) -> None:
+        schema = self.place.schema
+        for table, columns in (
+            ("out", "id BIGINT PRIMARY KEY, n BIGINT"),
+            ("riverlock_epochs", EPOCHS),
+        ):
+            self.server.query(f"CREATE TABLE {schema}.{table} ({columns})")
+        self.grant("SELECT, INSERT, UPDATE", "riverlock_epochs")
+        self.grant("SELECT, INSERT", "out")
+
+    def grant(self, rights: str, table: str) -> None:
+        self.server.query(
+            f"GRANT {rights} ON {self.place.schema}.{table} TO {self.login}"
+        )
+
+    def committer(self, store: LocalStorage, **how: Any) -> SqlCommitter:
+        url = self.server.url().replace("flow:", f"{self.name}:", 1)
+        url = url.replace("/flow?", f"/{self.place.schema}?")
+        table = f"{self.place.schema}.out"
+        return rl.sinks.sql(url, table=table, **how).committer(USE, store)
+
+
+@pytest.fixture
+def postgres_clerk(postgres: Postgres) -> Clerk:
+    name, place = f"r{uuid.uuid4().hex[:8]}", postgres_place(postgres)
+    postgres.query(f"CREATE ROLE {name} LOGIN PASSWORD '{pg_server.PASSWORD}'")
+    postgres.query(f"GRANT USAGE ON SCHEMA {place.schema} TO {name}")
+    return Clerk(postgres, place, name, name)
+
+
+@pytest.fixture
+def mariadb_clerk(mariadb: Mariadb) -> Clerk:
+    name, place = f"r{uuid.uuid4().hex[:8]}", mariadb_place(mariadb)
+    mariadb.query(f"CREATE USER {name}@localhost IDENTIFIED BY '{my_server.PASSWORD}'")
+    return Clerk(mariadb, place, f"{name}@localhost", name)
+
+
+def test_postgres(postgres_clerk: Clerk, store: LocalStorage) -> None:
+    clerk, owner = postgres_clerk, Owner(flow="f", sink="out", run=1)
+    schema = clerk.place.schema
+    may_not = (
+        rf"right to create tables.*GRANT CREATE ON SCHEMA \"{schema}\" TO {clerk.name}"
+    )
+
+    with pytest.raises(InvalidConfigError, match=may_not):
+        clerk.committer(store).probe()
+    with pytest.raises(InvalidConfigError, match=may_not):
+        clerk.committer(store).open(owner)
+
+    clerk.server.query(f"GRANT CREATE ON SCHEMA {schema} TO {clerk.name}")
+    clerk.committer(store).probe()
+    clerk.committer(store).open(owner)
+    _check_rights_of_the_table(clerk, store)
+    assert clerk.place.tables() == {"out", "riverlock_epochs"}
+
+
+def test_mariadb(mariadb_clerk: Clerk, store: LocalStorage) -> None:
+    clerk, owner = mariadb_clerk, Owner(flow="f", sink="out", run=1)
+    may_not = rf"right to create tables.*GRANT CREATE, .* ON `{clerk.place.schema}`\.\*"
+
+    with pytest.raises(InvalidConfigError, match=may_not):
+        clerk.committer(store).probe()
+    with pytest.raises(InvalidConfigError, match=may_not):
+        clerk.committer(store).open(owner)
+
+    clerk.grant("SELECT, INSERT, CREATE, DROP", "*")
+    clerk.committer(store).probe()
+    clerk.committer(store).open(owner)
+    _check_rights_of_the_table(clerk, store)
+    assert clerk.place.tables() == {"out", "riverlock_epochs"}
+
+
+def _check_rights_of_the_table(clerk: Clerk, store: LocalStorage) -> None:
+    """Rows may be added by now, not replaced."""
+    upsert = clerk.committer(store, mode="upsert", key="id")
+    with pytest.raises(InvalidConfigError, match=r"GRANT .*UPDATE.* ON .*out.* TO"):
+        upsert.probe()
+    clerk.grant("UPDATE", "out")
+    upsert.probe()
+
+    for how in ({"mode": "replace"}, {"mode": "upsert", "key": "id", "deletes": "d"}):
+        with pytest.raises(InvalidConfigError, match=r"GRANT .*DELETE.* ON .*out.* TO"):
+            clerk.committer(store, **how).probe()
+    clerk.grant("DELETE", "out")
+    clerk.committer(store, mode="replace").probe()

@@ -1,0 +1,303 @@
+"""Rows of files: each is in the stream or in ``.bad``, whichever columns are used."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+import riverlock as rl
+from riverlock.core.errors import InvalidConfigError, SourceError
+from riverlock.snapshot.layout import RegionPaths
+from riverlock.spark.readers.files import FilesReader
+from riverlock.storage.open import open_storage
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "k string, n bigint, x int"
+# What a line gives: its row, or None if it is bad. A line that is no row is left out.
+JSON_LINES: dict[bytes, tuple[Any, ...] | None] = {
+    b'{"k": "a", "n": 1, "x": 2}': ("a", 1, 2),
+    b'  {"k": "b"}\t': ("b", None, None),
+    b'{"k": {"z": "}"}, "n": 3, "other": [{}, {}]}': ('{"z":"}"}', 3, None),
+    b'{"k": "c", "n": "oops"}': None,
+    b'{"k": "c", "x": "oops"}': None,
+    b'{"k": "c", "x": 99999999999}': None,
+    b'{"k": "c", "n": 1.5}': None,
+    b'{"k": "c", "n": ""}': None,
+    b"not json": None,
+    b'{"k": "c", "n": 1': None,
+    b'{"k": "c"} and more': None,
+    b'{"k": "c"}{"k": "d"}': None,
+    b'{"k": "c"},{"k": "d"}': None,
+    b'{"k": "c"}]{"k": "d"}': None,
+    b'{"k": "c"}, "n": {"a": 1}': None,
+    b'[{"k": "c"}, {"k": "d"}]': None,
+    b"null": None,
+    b"5": None,
+    b'"c"': None,
+    b'{"k": "\xff"}': None,
+    b"\x00\x00": None,
+    # Of a name that occurs twice, the last counts.
+    b'{"k": "e", "k": "f"}': ("f", None, None),
+    b'{"k": "e", "n": "x", "n": 1}': None,
+}
+CSV_LINES: dict[bytes, tuple[Any, ...] | None] = {
+    b"a,1,2": ("a", 1, 2),
+    b'"b,c",,': ("b,c", None, None),
+    b"c,oops,1": None,
+    b"c,1,oops": None,
+    b"c,1,99999999999": None,
+    b"c": None,
+    b"c,1": None,
+    b"c,1,2,3": None,
+    b'"c': None,
+    b'c,1,"x': None,
+    b"\xff,1,2": None,
+    b"c,\xff,2": None,
+}
+TEXT_LINES: dict[bytes, tuple[Any, ...] | None] = {
+    b"a": ("a",),
+    b"": ("",),
+    b"\xc3\xa9": ("é",),
+    b"\xff": None,
+    b"a\xe9b": None,
+}
+BLANK = {"json": (b"", b"  \t"), "csv": (b"", b"   "), "text": ()}
+LINES = {"json": JSON_LINES, "csv": CSV_LINES, "text": TEXT_LINES}
+
+
+def reader_of(spark: SparkSession, tmp: Path, source: Any) -> FilesReader:
+    return FilesReader(
+        spark, source, "in", (open_storage(str(tmp / "store")), RegionPaths("main"))
+    )
+
+
+def whole(reader: FilesReader) -> tuple[DataFrame, DataFrame]:
+    """Return the rows of all files, and the bad ones."""
+    start = reader.initial()
+    end = reader.advance(start, reader.latest(start), 1_000_000)
+    return reader.read(start, end), reader.read_bad(start, end)
+
+
+def good_and_bad(
+    spark: SparkSession, tmp: Path, kind: str, lines: list[bytes], **options: Any
+) -> None:
+    """Check that rows and bad rows are the lines, by all columns and by each."""
+    folder = tmp / "in"
+    folder.mkdir(parents=True)
+    middle = len(lines) // 2
+    (folder / f"a.{kind}").write_bytes(b"".join(b"%b\n" % n for n in lines[:middle]))
+    (folder / f"b.{kind}").write_bytes(b"\r\n".join(lines[middle:]))
+    schema = None if kind == "text" else SCHEMA
+    source = rl.sources.files(str(folder), format=kind, schema=schema, **options)
+    known = LINES[kind]
+    # A last line that is empty has no end either: it is not there.
+    read = lines[:-1] if lines[middle:] and not lines[-1] else lines
+    read = [line for line in read if line not in BLANK[kind]]
+    expected = Counter(known[line] for line in read)
+    unread = expected.pop(None, 0)
+
+    stream, bad = whole(reader_of(spark, tmp, source))
+    names = [c for c in stream.columns if not c.startswith("__rl_")]
+    assert Counter(tuple(r) for r in stream.select(*names).collect()) == expected
+    only = Counter(r[0] for r in stream.select(names[0]).collect())
+    assert only == Counter(row[0] for row in expected.elements() if row is not None)
+    assert stream.count() == expected.total()
+    records = [r.record for r in bad.collect()]
+    assert len(records) == bad.count() == unread
+    texts = [n.decode("utf-8", "replace") for n in read if known[n] is None]
+    assert Counter(n.strip() for n in records) == Counter(n.strip() for n in texts)
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "text"])
+def test_every_known_kind_of_line_is_in_the_stream_or_bad(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    good_and_bad(spark, tmp_path, kind, [*LINES[kind], *BLANK[kind], *LINES[kind]])
+
+
+@settings(max_examples=3)
+@given(data=st.data())
+def test_rows_and_bad_rows_are_the_lines_of_the_files(
+    spark: SparkSession, tmp_path_factory: Any, data: st.DataObject
+) -> None:
+    kind = data.draw(st.sampled_from(["json", "csv", "text"]))
+    choice = st.sampled_from([*LINES[kind], *BLANK[kind]])
+    lines = data.draw(st.lists(choice, max_size=12))
+    good_and_bad(spark, tmp_path_factory.mktemp("rows"), kind, lines)
+
+
+@settings(max_examples=2)
+@given(st.lists(st.integers(-40_000, 40_000), min_size=1, max_size=8))
+@example([1, 200, -129, 70_000, 0])
+def test_parquet_numbers_that_do_not_fit_their_column_are_bad(
+    spark: SparkSession, tmp_path_factory: Any, numbers: list[int]
+) -> None:
+    tmp = tmp_path_factory.mktemp("rows")
+    folder = tmp / "in"
+    folder.mkdir()
+    table = pa.table({"k": [str(n) for n in numbers], "n": pa.array(numbers, "int32")})
+    pq.write_table(table, folder / "a.parquet")
+    source = rl.sources.files(str(folder), format="parquet", schema="k string, n byte")
+
+    stream, bad = whole(reader_of(spark, tmp, source))
+
+    fit = sorted(n for n in numbers if -128 <= n < 128)
+    assert sorted(r.n for r in stream.collect()) == fit
+    assert sorted(int(r.k) for r in stream.select("k").collect()) == fit
+    others = sorted(json.loads(r.record)["n"] for r in bad.collect())
+    assert others == sorted(n for n in numbers if not -128 <= n < 128)
+
+
+def test_csv_headers_and_comments_are_no_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in "ab":
+        (folder / f"{name}.csv").write_text("k,n,x\n# nothing\na,1,2\nb\n")
+    source = rl.sources.files(
+        str(folder), format="csv", schema=SCHEMA, header=True, comment="#"
+    )
+
+    stream, bad = whole(reader_of(spark, tmp_path, source))
+
+    assert [r.k for r in stream.select("k").collect()] == ["a", "a"]
+    assert [r.record for r in bad.collect()] == ["b", "b"]
+
+
+WIDE = (
+    "b byte, s smallint, i int, d decimal(5, 2), t timestamp, day date, f boolean,"
+    " inner struct<b: byte, at: timestamp>, many array<int>"
+)
+
+
+# Values of columns, and whether they fit.
+VALUES: tuple[tuple[str, Any, bool], ...] = (
+    ("b", 127, True),
+    ("b", 200, False),
+    ("s", 40_000, False),
+    ("i", 2**31, False),
+    ("d", 999.99, True),
+    ("d", 123456.7, False),
+    ("t", "2026-01-01T00:00:00Z", True),
+    ("t", 1767225600, True),
+    ("t", "2026-13-01T00:00:00Z", False),
+    ("t", 1767225600000000, False),
+    ("day", "2026-02-28", True),
+    ("day", "2026-02-30", False),
+    ("f", "true", False),
+    ("inner", {"b": 1}, True),
+    ("inner", {"b": 200}, False),
+    ("inner", {"b": "x"}, False),
+    ("many", [1, 2], True),
+    ("many", [1, "x"], False),
+)
+
+
+def test_json_values_that_do_not_fit_their_type_are_bad_and_not_null(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    lines = [json.dumps({"id": n, c: v}) for n, (c, v, _) in enumerate(VALUES)]
+    (folder / "a.json").write_text("\n".join(lines))
+    source = rl.sources.files(str(folder), format="json", schema=f"id int, {WIDE}")
+
+    stream, bad = whole(reader_of(spark, tmp_path, source))
+
+    rows = {r.id: r for r in stream.collect()}
+    assert {n for n, (_, _, fits) in enumerate(VALUES) if fits} == rows.keys()
+    assert all(row[VALUES[n][0]] is not None for n, row in rows.items())
+    others = [n for n in range(len(VALUES)) if n not in rows]
+    assert sorted(json.loads(r.record)["id"] for r in bad.collect()) == others
+
+
+def test_a_json_document_is_read_whole_or_is_bad(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    texts = {
+        "object": '{"k": "a",\n "n": 1}\n',
+        "array": '[\n{"k": "b"},\n{"k": "c", "n": 2}\n]',
+        "empty": "[]",
+        "blank": " \n",
+        "two": '{"k": "d"}\n{"k": "e"}\n',
+        "cut": '[{"k": "d"},\n{"k"',
+        "wrong": '[{"k": "d"}, {"k": "e", "n": "x"}]',
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.json").write_text(text)
+    source = rl.sources.files(
+        str(folder), format="json", schema="k string, n bigint", multiLine=True
+    )
+
+    stream, bad = whole(reader_of(spark, tmp_path, source))
+
+    rows = sorted((r.k, r.n) for r in stream.collect())
+    assert rows == [("a", 1), ("b", None), ("c", 2)]
+    found = sorted(r.record for r in bad.collect())
+    assert found == sorted(texts[n] for n in ("two", "cut", "wrong"))
+
+
+def test_two_views_of_a_source_agree_on_what_is_bad(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.json").write_text(
+        '{"k": "a", "n": 1}\n{"k": "b", "n": "oops"}\n{"k": "c", "n": 3}\n'
+    )
+    some, every, bad = rl.sinks.memory(), rl.sinks.memory(), rl.sinks.memory()
+    flow = rl.Flow("views")
+    source = rl.sources.files(str(folder), format="json", schema="k string, n bigint")
+    stream = flow.read(source, uid="in")
+    stream.select("k").write(some, uid="some")
+    stream.key_by("k").agg(n="count(*)").select("k", "n").write(every, uid="every")
+    stream.bad.write(bad, uid="bad")
+
+    status = flow.run(str(tmp_path / "store"), spark=spark, available_now=True)
+
+    assert sorted(some.rows()) == [("a",), ("c",)]
+    assert sorted(every.rows()) == [("a", 1), ("c", 1)]
+    assert [r[1] for r in bad.rows()] == ['{"k": "b", "n": "oops"}']
+    assert status is not None
+    assert status.bad_rows == 1
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+def test_a_bad_row_that_stops_the_flow_is_named(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / f"a.{kind}").write_bytes(b"caf\xe9, and more\n")
+    schema = None if kind == "text" else "n bigint"
+    source = rl.sources.files(str(folder), format=kind, schema=schema, bad_rows="fail")
+    flow = rl.Flow("strict")
+    flow.read(source, uid="in").select("1 AS one").write(rl.sinks.memory(), uid="out")
+
+    with pytest.raises(SourceError) as caught:
+        flow.run(str(tmp_path / "store"), spark=spark, available_now=True)
+
+    assert f"a.{kind}" in str(caught.value)
+    assert "caf\ufffd, and more" in str(caught.value)
+    assert "bad_rows" in caught.value.hint
+
+
+@pytest.mark.parametrize("option", ["mode", "pathGlobFilter", "IgnoreCorruptFiles"])
+def test_options_that_would_lose_rows_are_refused(option: str) -> None:
+    given: dict[str, Any] = {option: "x"}
+
+    with pytest.raises(InvalidConfigError, match=option):
+        rl.sources.files("in", format="json", schema="n int", **given)
