@@ -7,7 +7,8 @@ Facts that shape this module (docs/architecture.md, "Working copies"):
   theirs can tell: so the ids of each key group are summed up, and before the absence of
   an entry is believed for the first time, the sum of its group is checked.
 * A truncated file kills its reader with SIGBUS: the size is checked before opening.
-* ``writemap`` kills the process on a full disk: never used.
+* ``writemap`` kills the process on a full disk: never used. ``meminit=False`` writes
+  what the process had in memory, passwords included, into the file: never used.
 * Nothing is synced to disk. A killed process loses nothing, a crashed machine may: the
   boot id is kept beside the file, and after a reboot the copy is thrown away.
 * An environment must not cross a fork and must be opened once per process and path:
@@ -195,7 +196,6 @@ class LmdbStore:
             sync=False,
             metasync=False,
             readahead=False,
-            meminit=False,
             max_readers=READERS,
         )
         try:

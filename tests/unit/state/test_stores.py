@@ -274,6 +274,37 @@ def test_lmdb_notices_damage_to_what_says_which_groups_there_are(
         reader.windows(None, 1)
 
 
+_LEAK = """
+import ctypes, sys
+from pathlib import Path
+from riverlock.state.lmdb_store import LmdbStore
+from riverlock.state.store import Changes, Version
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+pieces = [libc.malloc(4096) for _ in range(4000)]
+for piece in pieces:
+    ctypes.memmove(piece, b"s3cret-" * 585, 4095)
+for piece in pieces[1::2]:
+    libc.free(piece)
+copy = LmdbStore(Path(sys.argv[1]))
+for epoch in range(1, 6):
+    changes = Changes.empty()
+    changes.puts.update((b"%05d" % i, b"%d" % epoch) for i in range(1000))
+    copy.apply(changes, Version(epoch, "t", "s"))
+"""
+
+
+def test_lmdb_never_holds_what_the_process_had_in_memory(tmp_path: Path) -> None:
+    # Passwords, rows of other flows: pages are made of memory that was used before.
+    subprocess.run([sys.executable, "-c", _LEAK, str(tmp_path / "copy")], check=True)
+
+    files = [p for p in (tmp_path / "copy").iterdir() if p.is_file()]
+    assert files
+    assert not [p.name for p in files if b"s3cret" in p.read_bytes()]
+
+
 def test_lmdb_is_readable_after_its_writer_was_killed(tmp_path: Path) -> None:
     program = f"""
 import os, signal
