@@ -9,27 +9,26 @@ all columns are always read.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
-    ByteType,
     DataType,
     IntegerType,
     MapType,
-    ShortType,
     StringType,
     StructField,
     StructType,
-    TimestampType,
 )
 
 from riverlock.runtime.columns import SEQ
+from riverlock.spark.readers.json_text import CORRUPT, JsonText
+from riverlock.spark.readers.narrow import misfit, narrowed, wide
 from riverlock.spark.structs import struct_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pyspark.sql import Column, DataFrame, DataFrameReader
 
@@ -37,16 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["CORRUPT", "FileRows"]
 
-# The text of a row that cannot be parsed; null of all others.
-CORRUPT: Final = "__rl_corrupt"
 _LINE, _ROW = "__rl_line", "__rl_row"
 # Around a document, to see that it is one value and nothing else.
 _VALUES, _END = "__rl_values", "__rl_end"
 _UTF_8: Final = ("utf-8", "utf8")
 # What Java puts where bytes are no text.
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
-# Seconds that fit a timestamp's microseconds; Spark multiplies without looking.
-_MOST_SECONDS: Final = (2**63 - 1) // 1_000_000
 
 
 class FileRows:
@@ -65,7 +60,7 @@ class FileRows:
     @property
     def has_bad(self) -> bool:
         """Whether files of this kind can have rows that are bad."""
-        return self._source.format != "parquet" or _wide(self._schema) != self._schema
+        return self._source.format != "parquet" or wide(self._schema) != self._schema
 
     @property
     def empty_schema(self) -> StructType:
@@ -112,15 +107,14 @@ class FileRows:
         return frame.select("value", SEQ, bad.alias(CORRUPT))
 
     def _parquet_of(self, reader: DataFrameReader, paths: list[str]) -> DataFrame:
-        return self._load(reader.schema(_wide(self._schema)), "parquet", paths)
+        return self._load(reader.schema(wide(self._schema)), "parquet", paths)
 
     def _parquet(self, frame: DataFrame) -> DataFrame:
         if not self.has_bad:
             return frame
         fields = [F.col(_quoted(f.name)) for f in self._schema]
-        misfit = self._misfit(dict(zip(self._schema.names, fields, strict=True)))
-        bad = F.when(misfit, F.to_json(F.struct(*fields)))
-        return frame.select(*self._shown(fields), SEQ, bad.alias(CORRUPT))
+        bad = F.when(misfit(self._schema, fields), F.to_json(F.struct(*fields)))
+        return frame.select(*narrowed(self._schema, fields), SEQ, bad.alias(CORRUPT))
 
     def _lines(
         self,
@@ -130,54 +124,13 @@ class FileRows:
     ) -> DataFrame:
         """Read JSON with a value in each line."""
         line, row = F.col(_LINE), F.col(_ROW)
-        text = F.btrim(line, F.lit(" \t\r"))
+        json = JsonText(self._schema, self._source.options)
         lines = self._load(reader.schema(f"{_LINE} string"), "text", paths)
-        lines = lines.where(F.length(text) > 0)
-        schema = StructType([*_wide(self._schema), StructField(CORRUPT, StringType())])
-        parsed = F.from_json(line, schema, self._permissive())
+        lines = lines.where(F.length(F.btrim(line, F.lit(" \t\r"))) > 0)
         # Positions, which are not computed twice, keep Spark from parsing twice.
-        frame = with_position(lines.withColumn(_ROW, parsed))
-        fields = {f.name: row[f.name] for f in self._schema}
-        good = (
-            F.is_valid_utf8(line)
-            & row[CORRUPT].isNull()
-            & text.startswith("{")
-            & text.endswith("}")
-            & self._is_one_value(text)
-            & self._has_sane_times(line)
-            & ~self._misfit(fields)
-        )
-        bad = F.when(~F.coalesce(good, F.lit(False)), F.make_valid_utf8(line))  # noqa: FBT003
-        return frame.select(*self._shown(fields.values()), SEQ, bad.alias(CORRUPT))
-
-    def _is_one_value(self, text: Column) -> Column:
-        """Tell whether nothing follows the first value, which ends with a brace.
-
-        That is plain if the first brace that closes is the last character.
-        """
-        if any(name.startswith("allow") for name in self._options):
-            # Only from_json knows what is allowed.
-            around = F.concat(F.lit(f'{{"{_VALUES}":['), text, F.lit(f'],"{_END}":1}}'))
-            schema = f"{_VALUES} array<string>, {_END} int"
-            found = F.from_json(around, schema, dict(self._source.options))
-            exact = (F.size(found[_VALUES]) == 1) & (found[_END] == 1)
-        else:
-            more = F.concat(F.lit("["), text, F.lit(",0,0,0]"))
-            exact = F.coalesce(F.json_array_length(more), F.lit(0)) == 4
-        is_plain = F.instr(text, "}") == F.length(text)
-        return F.when(is_plain, F.lit(True)).otherwise(exact)  # noqa: FBT003
-
-    def _has_sane_times(self, line: Column) -> Column:
-        """Tell whether numbers of seconds fit a timestamp."""
-        sane = F.lit(True)  # noqa: FBT003
-        for field in self._schema:
-            if isinstance(field.dataType, TimestampType):
-                name = field.name.replace("\\", "\\\\").replace("'", "\\'")
-                seconds = F.get_json_object(line, f"$['{name}']")
-                number = F.abs(seconds.try_cast("decimal(38, 0)"))
-                sane = sane & F.coalesce(number <= _MOST_SECONDS, F.lit(True))  # noqa: FBT003
-        # Fewer digits always fit, and more are rare.
-        return F.when(line.rlike("[0-9]{13}"), sane).otherwise(F.lit(True))  # noqa: FBT003
+        frame = with_position(lines.withColumn(_ROW, json.parsed(line)))
+        bad = F.when(json.is_bad(line, row), F.make_valid_utf8(line))
+        return frame.select(*json.columns(row), SEQ, bad.alias(CORRUPT))
 
     def _documents(
         self,
@@ -195,7 +148,7 @@ class FileRows:
         around = F.concat(F.lit(f'{{"{_VALUES}":'), array, F.lit(f',"{_END}":1}}'))
         schema = StructType(
             [
-                StructField(_VALUES, ArrayType(_wide(self._schema))),
+                StructField(_VALUES, ArrayType(wide(self._schema))),
                 StructField(_END, IntegerType()),
                 StructField(CORRUPT, StringType()),
             ]
@@ -216,10 +169,10 @@ class FileRows:
             F.explode_outer(F.when(good, values)).alias(_ROW),
         )
         frame = frame.where(row.isNotNull() | F.col(CORRUPT).isNotNull())
-        fields = {f.name: row[f.name] for f in self._schema}
-        misfit = F.when(self._misfit(fields), F.to_json(row))
-        bad = F.coalesce(F.col(CORRUPT), misfit)
-        return frame.select(*self._shown(fields.values()), SEQ, bad.alias(CORRUPT))
+        fields = [row[f.name] for f in self._schema]
+        cut = F.when(misfit(self._schema, fields), F.to_json(row))
+        bad = F.coalesce(F.col(CORRUPT), cut)
+        return frame.select(*narrowed(self._schema, fields), SEQ, bad.alias(CORRUPT))
 
     def _by_spark(
         self,
@@ -250,48 +203,6 @@ class FileRows:
     def _dialect(self) -> dict[str, str]:
         known = ("sep", "delimiter", "quote", "escape", "nullvalue")
         return {k: v for k, v in self._source.options.items() if k.lower() in known}
-
-    def _misfit(self, fields: Mapping[str, Column]) -> Column:
-        """Tell whether a number that was read wider does not fit its column."""
-        found = F.lit(False)  # noqa: FBT003
-        for field in self._schema:
-            if _wide(field.dataType) == field.dataType:
-                continue
-            value = fields[field.name]
-            narrow = value.try_cast(field.dataType)
-            if not isinstance(field.dataType, ByteType | ShortType):
-                # As text, since maps cannot be compared.
-                value, narrow = (
-                    F.to_json(F.struct(v.alias("v"))) for v in (value, narrow)
-                )
-            found = found | ~value.eqNullSafe(narrow)
-        return found
-
-    def _shown(self, fields: Any) -> list[Column]:
-        return [
-            (
-                value
-                if _wide(field.dataType) == field.dataType
-                else value.try_cast(field.dataType)
-            ).alias(field.name)
-            for field, value in zip(self._schema, fields, strict=True)
-        ]
-
-
-def _wide(kind: Any) -> Any:
-    """Return a type with room for numbers that Spark would cut to fit."""
-    match kind:
-        case ByteType() | ShortType():
-            return IntegerType()
-        case StructType():
-            fields = [StructField(f.name, _wide(f.dataType)) for f in kind]
-            return StructType(fields)
-        case ArrayType():
-            return ArrayType(_wide(kind.elementType))
-        case MapType():
-            return MapType(kind.keyType, _wide(kind.valueType))
-        case _:
-            return kind
 
 
 def _hashable(field: StructField) -> Column:
