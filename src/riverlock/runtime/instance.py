@@ -458,7 +458,8 @@ class Instance:
             self._visits[scope].rewind(kept[scope])
 
     def check(self) -> None:
-        """Bring the packed values to their types now, not at the end of the epoch."""
+        """As ``settle``, and look also at values that have the right Python type."""
+        self.settle()
         for row in self._layout.rows.values():
             self._settle_row(row)
         for visit in self._visits.values():

@@ -1158,6 +1158,25 @@ def test_dead_letters_leave_state_as_if_they_had_never_come() -> None:
     assert "v=0" in letters[0]["record"]
 
 
+def test_a_record_after_a_dead_letter_sees_what_another_epoch_would_see() -> None:
+    class Forgetful(Process):
+        output = "n long, share double"
+        n = Value("long", default=7)
+        share = Value("float", default=0)
+
+        def on_event(self, record: Any, ctx: Any) -> Iterator[Any]:
+            if record.v == 0:
+                raise ValueError("poison")
+            yield self.n + 1, self.share + 1.0
+            self.n, self.share = None, 0.1
+
+    h = make(Forgetful(), on_error="dead_letter")
+    h.send(row("a", 0), row("a", 1), row("a", 2))
+
+    assert h.output == [(8, 1.0), (8, 1.1000000014901161)]
+    assert len(h.dead_letters) == 1
+
+
 @pytest.mark.parametrize("how", ["value", "list in place", "row", "row type", "side"])
 def test_dead_letters_include_what_cannot_be_stored_or_given(how: str) -> None:
     class Wrong(Fragile):
