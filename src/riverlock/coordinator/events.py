@@ -80,9 +80,15 @@ class _Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered(_Event):
-    """The store was read: first after claiming the run number, then on Reread."""
+    """The store was read: first after claiming the run number, then on Reread.
+
+    Attributes:
+        newest: The newest manifest.
+        settled: Sinks that are not given it: it was not for them that it was decided.
+    """
 
     newest: Manifest | None
+    settled: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

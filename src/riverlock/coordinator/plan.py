@@ -48,7 +48,6 @@ class RegionPlan:
         sinks: Kind of each sink by name.
         places: Where sinks write, in their own words.
         replacing: Sinks that are given the whole table in each epoch.
-        settled: Sinks that are not given an epoch again, by the number of that epoch.
         event_times: Delay in microseconds of each ``event_time`` declaration.
         columns: Columns of sources and of steps of user code, as DDL.
         meanings: What uids stand for.
@@ -69,7 +68,6 @@ class RegionPlan:
     sinks: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     replacing: frozenset[str] = frozenset()
-    settled: Mapping[str, int] = field(default_factory=dict)
     event_times: Mapping[str, int] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     meanings: Mapping[str, Meaning] = field(default_factory=dict)

@@ -149,15 +149,15 @@ class RegionCoordinator:
         if not isinstance(state, Recovering):
             return ()
         match event:
-            case ev.Recovered(newest=newest):
-                return self._on_recovered(state, newest)
+            case ev.Recovered():
+                return self._on_recovered(state, event)
             case ev.RereadFailed():
                 return self._on_unread(state, event.cause, retryable=event.retryable)
             case _:
                 assert_never(event)
 
-    def _on_recovered(self, state: Recovering, newest: Manifest | None) -> Orders:
-        lost = state.lost
+    def _on_recovered(self, state: Recovering, event: ev.Recovered) -> Orders:
+        lost, newest = state.lost, event.newest
         if lost is not None and (newest is None or newest.epoch < lost.epoch):
             # The put has met a manifest that the listing does not show yet.
             return self._on_unread(state, "the listing is stale", retryable=True)
@@ -168,7 +168,7 @@ class RegionCoordinator:
             return self._on_fenced(f"run {newest.run}")
         self._parent = newest
         # Sinks may not have committed it: its run may have died just after the put.
-        commit = self._commit(newest)
+        commit = self._commit(newest, settled=event.settled)
         if lost is None or newest.run == self.plan.run:
             return commit  # after our own put only its answer was lost
         cause = f"run {newest.run} was faster"
@@ -336,13 +336,11 @@ class RegionCoordinator:
 
     # Committing: what is decided is never aborted.
 
-    def _commit(self, manifest: Manifest) -> Orders:
-        epoch, settled = manifest.epoch, self.plan.settled
-        sinks = [
-            s
-            for s in manifest.outputs
-            if s in self.plan.sinks and settled.get(s) != epoch
-        ]
+    def _commit(
+        self, manifest: Manifest, *, settled: frozenset[str] = frozenset()
+    ) -> Orders:
+        known = self.plan.sinks
+        sinks = [s for s in manifest.outputs if s in known and s not in settled]
         published = PublishedEpoch(
             region=self.plan.region, manifest=manifest, waiting=frozenset(sinks)
         )

@@ -72,6 +72,8 @@ class Flow:
         # What became of operators that older snapshots have.
         self.renames: dict[str, str] = {}
         self.retirements: frozenset[str] = frozenset()
+        # Sinks whose rows of an epoch are given up: uid and epoch.
+        self.forgone: frozenset[tuple[str, int]] = frozenset()
 
     def read(self, source: Source, *, uid: str | None = None) -> Stream:
         """Begin a stream at a source.
@@ -107,16 +109,23 @@ class Flow:
         self.renames = both
         return self
 
-    def retired(self, *uids: str) -> Flow:
+    def retired(self, *uids: str, epoch: int | None = None) -> Flow:
         """Say which operators are gone for good: new epochs leave their state out.
 
-        Also which columns of sources are not needed any more: ``"source.column"``; and
-        sinks whose rows of the newest epoch are given up, if they wait for one.
+        Also which columns of sources are not needed any more: ``"source.column"``.
         Without it a start refuses to orphan state, or to go on without a column that
         user code was given. Earlier epochs keep it. May go once an epoch of the new
         code is decided.
+
+        Args:
+            uids: Operators or columns; with an epoch, sinks.
+            epoch: Give up the rows of this epoch that wait for these sinks; a start
+                that is refused for such rows names it. No other epoch is concerned.
         """
-        self.retirements |= set(uids)
+        if epoch is None:
+            self.retirements |= set(uids)
+        else:
+            self.forgone |= {(uid, epoch) for uid in uids}
         return self
 
     def sql(

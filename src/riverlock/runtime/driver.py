@@ -105,6 +105,8 @@ class RegionDriver:
     openings: Openings | None = None
     # Shows a snapshot of earlier code as this code sees it.
     adopt: Callable[[Manifest], Manifest] = lambda manifest: manifest
+    # Sees to output of an epoch for sinks as they were; returns those it is not for.
+    settle: Callable[[Manifest], frozenset[str]] = lambda _: frozenset()
     _stop: threading.Event = field(default_factory=threading.Event)
     _stop_sent: bool = False
     _requests: queue.SimpleQueue[ev.RescaleRequested | ev.Asked] = field(
@@ -280,15 +282,16 @@ class RegionDriver:
 
     def _recovered(self) -> ev.Recovered:
         faults.hit("R1")
-        newest = self.catalog.newest()
+        newest, settled = self.catalog.newest(), frozenset[str]()
         if newest is not None:
             # Seen is not durable: a crash may have come between link and sync.
             self.catalog.storage.make_durable(self.catalog.paths.manifest(newest.epoch))
+            settled = self.settle(newest)
             newest = self.adopt(newest)
         self._parent = newest
         self._tell_progress()
         faults.hit("R3")
-        return ev.Recovered(region=self.plan.region, newest=newest)
+        return ev.Recovered(region=self.plan.region, newest=newest, settled=settled)
 
     def _reread(self) -> ev.Event:
         fenced = self._fenced()

@@ -46,11 +46,6 @@ class Unfinished:
     orphans: Mapping[str, SinkOutput] = field(default_factory=dict)
     settled: frozenset[str] = frozenset()
 
-    @property
-    def passed_over(self) -> dict[str, int]:
-        """The sinks that are settled, with the epoch that they are not given."""
-        return dict.fromkeys(self.settled, self.epoch)
-
     def complete(self, flow: str) -> None:
         """Commit what waits for sinks that the flow has no more.
 
@@ -70,7 +65,7 @@ def unfinished(
     sinks: Mapping[str, Sink],
     *,
     is_open: bool,
-    retired: Collection[str] = (),
+    forgone: Collection[tuple[str, int]] = (),
 ) -> Unfinished:
     """Return what is to be done about output of the newest epoch.
 
@@ -78,31 +73,54 @@ def unfinished(
         newest: The newest manifest.
         sinks: The sinks of the flow, by uid.
         is_open: Whether a sink may lack output of that epoch.
-        retired: Sinks whose output the user gives up.
+        forgone: Sinks whose output of an epoch the user gives up, with that epoch.
 
     Raises:
         InvalidConfigError: Rows wait for a sink that the flow has not, and nobody else
-            can commit them.
+            can commit them; or an epoch is given up that is yet to come.
     """
+    _check_forgone(newest, forgone)
     if newest is None:
         return Unfinished()
     orphans: dict[str, SinkOutput] = {}
     settled: set[str] = set()
     for uid, output in _waiting(newest):
         sink = sinks.get(uid)
-        if uid in retired:
+        is_given_up = (uid, newest.epoch) in forgone
+        if is_given_up or (not is_open and _is_elsewhere(sink, output)):
             settled.add(uid)
         elif sink is not None and (sink.kind != output.kind or commits(sink, output)):
             continue  # of another kind: told on its own
+        elif output.kind in _FORGOTTEN:
+            settled.add(uid)
         elif sink is None and output.kind in _COMPLETED:
             orphans[uid] = output
-        elif not is_open or output.kind in _FORGOTTEN:
-            settled.add(uid)
         else:
             raise _refused(newest.epoch, uid, output, sink)
     return Unfinished(
         epoch=newest.epoch, orphans=orphans, settled=frozenset(settled & set(sinks))
     )
+
+
+def _check_forgone(
+    newest: Manifest | None, forgone: Collection[tuple[str, int]]
+) -> None:
+    """Refuse to give up what nobody has seen yet: it was said of another time."""
+    last = -1 if newest is None else newest.epoch
+    for uid, epoch in sorted(forgone):
+        if epoch > last:
+            raise InvalidConfigError(
+                f"flow.retired({uid!r}, epoch={epoch})",
+                expected="an epoch that the store has",
+                found=f"{last} as its newest" if newest else "a store without epochs",
+                hint="nothing was changed; it was said of another store, or of epochs"
+                " that this one has no more: take it out of the code",
+            )
+
+
+def _is_elsewhere(sink: Sink | None, output: SinkOutput) -> bool:
+    """Tell whether a place has output that the flow does not write to any more."""
+    return sink is None or (bool(_place(output)) and _place(output) != place_of(sink))
 
 
 def commits(sink: Sink, output: SinkOutput) -> bool:
@@ -142,7 +160,7 @@ def _refused(
         found="no sink of that uid" if sink is None else f"{place_of(sink)} instead",
         hint="nothing was written; start once with the sink as it was, which gives it"
         " the rows, and change it then; or, if they are to be given up, say"
-        f" flow.retired({uid!r})",
+        f" flow.retired({uid!r}, epoch={epoch})",
     )
 
 
@@ -167,7 +185,7 @@ def _complete(flow: str, uid: str, epoch: int, output: SinkOutput) -> None:
             epoch=epoch,
             what=f"it was decided to go to {root or 'a directory that is not known'},"
             " which is not there any more; put it back, or, if the rows are to be given"
-            f" up, say flow.retired({uid!r})",
+            f" up, say flow.retired({uid!r}, epoch={epoch})",
         )
     sink = FileSink(path=root, format="json")
     if "://" in root:

@@ -169,7 +169,7 @@ def is_open(catalog: Catalog, newest: Manifest | None) -> bool:
     if (
         newest is None
         or is_restored(newest)
-        or not any(o.tokens for o in newest.outputs.values())
+        or not any(o.tokens or o.replaces for o in newest.outputs.values())
     ):
         return False
     try:

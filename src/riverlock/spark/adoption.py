@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from riverlock.snapshot.records import Manifest, Run
     from riverlock.spark.compile import CompiledFlow
 
-__all__ = ["Adoption", "adopted", "check_upgrade", "upgrade_of"]
+__all__ = ["Adoption", "adopted", "upgrade_of"]
 
 
 def upgrade_of(catalog: Catalog, compiled: CompiledFlow, newest: Manifest) -> Upgrade:
@@ -29,15 +29,6 @@ def upgrade_of(catalog: Catalog, compiled: CompiledFlow, newest: Manifest) -> Up
     return compiled.upgrade(operators, catalog.storage)
 
 
-def check_upgrade(catalog: Catalog, compiled: CompiledFlow, newest: Manifest) -> None:
-    """Refuse code that cannot go on from a snapshot.
-
-    Raises:
-        StateSchemaError: Nothing was touched.
-    """
-    upgrade_of(catalog, compiled, newest).check()
-
-
 def adopted(
     catalog: Catalog, compiled: CompiledFlow, found: Manifest, token: str
 ) -> Manifest:
@@ -47,7 +38,7 @@ def adopted(
         StateSchemaError: The code cannot go on from it; nothing was touched.
         RiverlockError: A migration function or the storage failed.
     """
-    check_upgrade(catalog, compiled, found)
+    upgrade_of(catalog, compiled, found).check()
     upgrade = compiled.upgrade(found.operators, catalog.storage)
     layouts = {
         s.id: s.program.layout() for s in compiled.stages if isinstance(s, KeyedStage)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from riverlock.runtime.openings import Openings
 from riverlock.sinks.orphans import unfinished
-from riverlock.sinks.outputs import sink_owner
+from riverlock.sinks.outputs import check_outputs, sink_owner
 from riverlock.snapshot.past import StorePast
 from riverlock.snapshot.restore import is_open
 
@@ -20,21 +21,46 @@ if TYPE_CHECKING:
     from riverlock.snapshot.records import Flow as FlowRecord
     from riverlock.snapshot.records import Manifest, Run
 
-__all__ = ["opened_sinks", "waiting_output"]
+__all__ = ["Arrears", "opened_sinks", "waiting_output"]
 
 
 def waiting_output(catalog: Catalog, flow: Flow, newest: Manifest | None) -> Unfinished:
     """Return what is to be done about output of the newest epoch.
 
     Raises:
-        InvalidConfigError: Rows wait for a sink that the flow has not.
+        InvalidConfigError: Rows wait for a sink that the flow has not, or has as one of
+            another kind.
     """
+    sinks = {w.uid: w.sink for w in flow.writes}
+    if newest is not None:
+        check_outputs(newest, {uid: sink.kind for uid, sink in sinks.items()})
     return unfinished(
-        newest,
-        {w.uid: w.sink for w in flow.writes},
-        is_open=is_open(catalog, newest),
-        retired=flow.retirements,
+        newest, sinks, is_open=is_open(catalog, newest), forgone=flow.forgone
     )
+
+
+@dataclass(frozen=True)
+class Arrears:
+    """Sees to output that earlier runs have decided and not committed.
+
+    Asked of every epoch that a run finds: one that was thought dead may have decided
+    one more after the start has looked.
+    """
+
+    catalog: Catalog
+    flow: Flow
+    flow_id: str
+
+    def __call__(self, newest: Manifest) -> frozenset[str]:
+        """Complete what waits for sinks that are gone; returns whom it is not for.
+
+        Raises:
+            InvalidConfigError: Rows wait for a sink that the flow has not.
+            RiverlockError: They could not be committed; the next start tries again.
+        """
+        found = waiting_output(self.catalog, self.flow, newest)
+        found.complete(self.flow_id)
+        return found.settled
 
 
 def opened_sinks(
@@ -42,7 +68,6 @@ def opened_sinks(
     committers: Mapping[str, Committer],
     flow: FlowRecord,
     run: Run,
-    waiting: Unfinished,
 ) -> Openings:
     """Open the sinks now, so that what is wrong ends the start.
 
@@ -56,5 +81,4 @@ def opened_sinks(
     owners = {u: sink_owner(flow, u, run, past) for u in committers}
     openings = Openings(committers, owners)
     openings.attempt()
-    waiting.complete(flow.id)
     return openings

@@ -16,7 +16,6 @@ import msgspec
 from riverlock.coordinator.plan import RegionPlan
 from riverlock.core.errors import (
     InvalidConfigError,
-    InvalidFlowError,
     SourceError,
     StorageError,
 )
@@ -26,12 +25,10 @@ from riverlock.runtime.admission import Admission
 from riverlock.runtime.autoscale import Autoscale
 from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import RegionDriver
-from riverlock.runtime.input_columns import plan_inputs
 from riverlock.runtime.openings import when_sources_answer
 from riverlock.runtime.ownership import Heartbeat
 from riverlock.runtime.planner import Planner
-from riverlock.sinks.outputs import check_outputs, sink_plans
-from riverlock.sinks.places import check_places
+from riverlock.sinks.outputs import sink_plans
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
 from riverlock.snapshot.layout import FLOW
@@ -41,14 +38,14 @@ from riverlock.snapshot.requests import add_request, taken_at
 from riverlock.snapshot.retention import Retention
 from riverlock.snapshot.starts import announced, withdraw
 from riverlock.sources.reader import check_situated
-from riverlock.spark.adoption import Adoption, check_upgrade
+from riverlock.spark.adoption import Adoption
 from riverlock.spark.ahead import ReadAhead
 from riverlock.spark.committers import committer_of
-from riverlock.spark.compile import CompiledFlow, KeyedStage, compile_flow
+from riverlock.spark.compile import CompiledFlow, KeyedStage
+from riverlock.spark.continuing import check_continues, compiled_on
 from riverlock.spark.engine import SparkEngine
-from riverlock.spark.frames import known_columns
 from riverlock.spark.options import RunOptions
-from riverlock.spark.outlets import opened_sinks, waiting_output
+from riverlock.spark.outlets import Arrears, opened_sinks
 from riverlock.spark.readers import reader_of
 from riverlock.spark.session import job_conf, local_session
 from riverlock.storage.open import open_storage
@@ -59,7 +56,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from riverlock.flow.flow import Flow
-    from riverlock.sinks.orphans import Unfinished
     from riverlock.snapshot.records import Flow as FlowRecord
     from riverlock.snapshot.records import Manifest, Named, Request, Run, Start
     from riverlock.snapshot.status import Status
@@ -109,48 +105,7 @@ def check(flow: Flow, *, store: str | None = None, **options: Any) -> CompiledFl
         for reader in readers.values():
             stack.callback(reader.close)
         known = None if store is None else Catalog(open_storage(store))
-        return _compiled(flow, spark, readers, known)
-
-
-def _compiled(
-    flow: Flow,
-    spark: SparkSession,
-    readers: Mapping[str, Reader],
-    catalog: Catalog | None,
-) -> CompiledFlow:
-    """Compile a flow; if that fails, what its sources have lost is told.
-
-    Raises:
-        InvalidFlowError: Something in it is impossible.
-    """
-    try:
-        return compile_flow(flow, spark, readers)
-    except InvalidFlowError as error:
-        newest = None if catalog is None else catalog.newest()
-        if newest is None:
-            raise
-        now = {
-            uid: known_columns(r.read(at, at)).ddl for uid, r, at in _begins(readers)
-        }
-        changes = plan_inputs(
-            newest.columns,
-            now,
-            sources=now,
-            retired=flow.retirements,
-            epoch=newest.epoch,
-        )
-        if not changes.steps:
-            raise
-        raise InvalidFlowError(
-            str(error.__dict__["what"]),
-            expected=str(error.__dict__["expected"]),
-            found=str(error.__dict__["found"]),
-            hint=f"since epoch {newest.epoch}, {changes}",
-        ) from error
-
-
-def _begins(readers: Mapping[str, Reader]) -> list[tuple[str, Reader, Any]]:
-    return [(uid, reader, reader.initial()) for uid, reader in readers.items()]
+        return compiled_on(known, flow, spark, readers)
 
 
 def readers_of(
@@ -227,7 +182,6 @@ class _Run:
             stack.callback(reader.close)
         compiled = self._compiled(spark, readers)
         record, newest = self._checked(compiled, readers)
-        waiting = waiting_output(self._catalog, flow, newest)
         owner = claim(self._catalog, now_us=options.clock.now_us())
         engine = self._engine(spark, compiled, readers, owner, record.id)
         stack.callback(engine.close)
@@ -235,6 +189,7 @@ class _Run:
         heartbeat.start()
         stack.callback(heartbeat.stop)
         self._heartbeat = heartbeat
+        newest = self._rechecked(compiled, readers, newest)
         adoption = Adoption(self._catalog, compiled, owner)
         if newest is not None:
             # Now, so that a migration that fails ends the start, not the run.
@@ -243,10 +198,13 @@ class _Run:
             w.uid: committer_of(w, compiled.uses[w.uid], self._storage, spark)
             for w in flow.writes
         }
-        openings = opened_sinks(self._catalog, committers, record, owner, waiting)
+        openings = opened_sinks(self._catalog, committers, record, owner)
+        arrears = Arrears(self._catalog, flow, record.id)
+        if newest is not None:
+            arrears(newest)
         cleaner = self._cleaner(stack)
         driver = RegionDriver(
-            plan=self._plan(compiled, owner, engine.parallelism, record.id, waiting),
+            plan=self._plan(compiled, owner, engine.parallelism, record.id),
             catalog=self._catalog,
             engine=engine,
             planner=self._planner(compiled, readers),
@@ -257,6 +215,7 @@ class _Run:
             on_status=options.on_status,
             max_epochs=options.max_epochs,
             adopt=adoption,
+            settle=arrears,
             autoscale=self._autoscale(engine.parallelism),
             openings=openings,
         )
@@ -292,22 +251,29 @@ class _Run:
             )
 
         known = opened() if catalog.storage.exists(FLOW) else None
-        newest = catalog.newest()
-        if newest is not None:
-            compiled.renumbering(newest).check()
-            check_situated(readers, newest.inputs)
-            compiled.inputs(newest).check()
-            check_upgrade(catalog, compiled, newest)
-            check_outputs(newest, {w.uid: w.sink.kind for w in flow.writes})
-        check_places({w.uid: w.sink for w in flow.writes}, catalog)
+        newest = check_continues(catalog, compiled, readers)
         return known or opened(), newest
+
+    def _rechecked(
+        self,
+        compiled: CompiledFlow,
+        readers: Mapping[str, Reader],
+        newest: Manifest | None,
+    ) -> Manifest | None:
+        """Return the newest epoch, now that no other run may decide any.
+
+        Until the claim one may have decided more than was checked.
+        """
+        if self._catalog.newest() == newest:
+            return newest
+        return check_continues(self._catalog, compiled, readers)
 
     def _compiled(
         self, spark: SparkSession, readers: Mapping[str, Reader]
     ) -> CompiledFlow:
         try:
             return when_sources_answer(
-                lambda: _compiled(self._flow, spark, readers, self._catalog),
+                lambda: compiled_on(self._catalog, self._flow, spark, readers),
                 self._options.restart,
             )
         except SourceError:
@@ -411,7 +377,6 @@ class _Run:
         owner: Run,
         parallelism: int,
         flow_id: str,
-        waiting: Unfinished,
     ) -> RegionPlan:
         keyed = [s for s in compiled.stages if isinstance(s, KeyedStage)]
         return RegionPlan(
@@ -427,7 +392,6 @@ class _Run:
             restart=self._options.restart,
             operators={s.id: s.plan for s in keyed},
             **sink_plans(self._flow.writes),
-            settled=waiting.passed_over,
             event_times={u: n.delay_us for u, n in compiled.event_times.items()},
             columns=compiled.columns,
             meanings=compiled.meanings,

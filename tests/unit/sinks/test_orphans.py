@@ -29,14 +29,17 @@ class AnyFlow(SmallFlow):
 
     uid: str | None = "out"
     sink: Any = None
-    retired: str | None = None
+    # A uid and an epoch.
+    retired: tuple[str, int] | None = None
 
     def build(self) -> rl.Flow:
         flow = rl.Flow("small", key_groups=GROUPS)
         rows = flow.read(source("k string, v long"), uid="rows")
         sums = rows.key_by("k").process(self.process(), uid="op")
         sums.write(self.sink, uid=self.uid)
-        return flow if self.retired is None else flow.retired(self.retired)
+        if self.retired is not None:
+            flow.retired(self.retired[0], epoch=self.retired[1])
+        return flow
 
 
 def files(path: Path) -> Any:
@@ -54,17 +57,17 @@ def rows_of(folder: Path, name: str, file: str = "out.db") -> Counter[Any]:
 
 @pytest.fixture
 def dies(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run three epochs, the last of which is decided and not committed."""
+    """Run some epochs and one more, which is decided and not committed."""
 
-    def until_decided(flow: SmallFlow) -> None:
-        flow.run(2)
+    def until_decided(flow: SmallFlow, whole: int = 2) -> None:
+        newest = flow.run(whole) + 1
         real = SmallFlow._driver
 
         def mortal(self: SmallFlow, *args: Any) -> Any:
             driver = real(self, *args)
 
             def commit(epoch: int, _: object) -> None:
-                if epoch == 2:
+                if epoch == newest:
                     raise Died
 
             for committer in driver.committers.values():
@@ -75,7 +78,7 @@ def dies(monkeypatch: pytest.MonkeyPatch) -> Any:
             patched.setattr(SmallFlow, "_driver", mortal)
             with pytest.raises(Died):
                 flow.run(1)
-        assert flow.catalog.epochs()[-1] == 2
+        assert flow.catalog.epochs()[-1] == newest
 
     return until_decided
 
@@ -101,9 +104,9 @@ def test_files_whose_directory_is_gone_are_told(tmp_path: Path, dies: Any) -> No
     new = AnyFlow(old.store, ROWS, tmp_path, uid="new", sink=files(tmp_path / "new"))
     with pytest.raises(CommitRejectedError, match="put it back") as caught:
         new.run()
-    assert "flow.retired('out')" in str(caught.value)
+    assert "flow.retired('out', epoch=2)" in str(caught.value)
     assert not (tmp_path / "old").exists()
-    new.retired = "out"
+    new.retired = ("out", 2)
     new.run()
     (tmp_path / "elsewhere").rename(tmp_path / "old")
 
@@ -160,7 +163,12 @@ def test_rows_that_wait_for_a_table_can_be_given_up(tmp_path: Path, dies: Any) -
     dies(old)
     for uid in ("out", "other"):
         new = AnyFlow(
-            old.store, ROWS, tmp_path, uid=uid, retired="out", sink=table(tmp_path, uid)
+            old.store,
+            ROWS,
+            tmp_path,
+            uid=uid,
+            retired=("out", 2),
+            sink=table(tmp_path, uid),
         )
         new.run(0)
         assert rows_of(tmp_path, uid) == Counter()
@@ -178,3 +186,82 @@ def test_a_table_that_was_changed_after_a_whole_epoch_is_no_trouble(
     new.run()
     assert rows_of(tmp_path, "us") == output_of(ROWS[:6])
     assert rows_of(tmp_path, "eu", "eu.db") == output_of(ROWS) - output_of(ROWS[:6])
+
+
+def test_giving_up_an_epoch_that_is_left_in_the_code_gives_up_no_other(
+    tmp_path: Path, dies: Any
+) -> None:
+    flow = AnyFlow(tmp_path / "store", ROWS, tmp_path, sink=table(tmp_path, "us"))
+    flow.run(1)
+    flow.retired = ("out", 0)
+
+    dies(flow, 1)
+
+    flow.run()
+    assert rows_of(tmp_path, "us") == output_of(ROWS)
+
+
+def test_an_epoch_that_is_yet_to_come_cannot_be_given_up(tmp_path: Path) -> None:
+    """The store was put back, say: the next epoch of that number is another one."""
+    flow = AnyFlow(tmp_path / "store", ROWS, tmp_path, sink=table(tmp_path, "us"))
+    flow.run(1)
+    flow.retired = ("out", 1)
+
+    with pytest.raises(InvalidConfigError, match="take it out of the code"):
+        flow.run(1)
+
+    assert flow.catalog.epochs() == [0]
+
+
+def test_an_epoch_that_another_run_decides_meanwhile_is_seen_to(
+    tmp_path: Path, dies: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was thought dead when the start looked, and decided one more."""
+    old = AnyFlow(tmp_path / "store", ROWS, tmp_path, sink=files(tmp_path / "old"))
+    dies(old, 1)
+    manifest = old.store / old.catalog.paths.manifest(1)
+    manifest.rename(tmp_path / "manifest")
+    new = AnyFlow(
+        old.store, ROWS, tmp_path / "new", uid="alerts", sink=files(tmp_path / "new")
+    )
+    real = AnyFlow._driver
+
+    def overtaken(self: AnyFlow, *args: Any) -> Any:
+        driver = real(self, *args)
+        (tmp_path / "manifest").rename(manifest)
+        return driver
+
+    monkeypatch.setattr(AnyFlow, "_driver", overtaken)
+    new.run()
+    old.out = tmp_path / "old"
+    assert old.written() == output_of(ROWS[:6])
+    assert old.written() + new.written() == output_of(ROWS)
+
+
+def test_a_directory_that_is_gone_is_no_trouble_after_a_whole_epoch(
+    tmp_path: Path,
+) -> None:
+    old = AnyFlow(tmp_path / "store", ROWS, tmp_path, sink=files(tmp_path / "old"))
+    old.run(2)
+    (tmp_path / "old").rename(tmp_path / "archive")
+
+    new = AnyFlow(
+        old.store, ROWS, tmp_path / "new", uid="new", sink=files(tmp_path / "new")
+    )
+    new.run()
+
+    assert new.written() == output_of(ROWS) - output_of(ROWS[:6])
+    assert not (tmp_path / "old").exists()
+
+
+def test_a_table_of_another_database_is_no_trouble_after_a_whole_epoch(
+    tmp_path: Path,
+) -> None:
+    old = AnyFlow(tmp_path / "store", ROWS, tmp_path, sink=table(tmp_path, "us"))
+    old.run(2)
+
+    new = AnyFlow(old.store, ROWS, tmp_path, sink=table(tmp_path, "us", "new.db"))
+    new.run()
+
+    assert rows_of(tmp_path, "us") == output_of(ROWS[:6])
+    assert rows_of(tmp_path, "us", "new.db") == output_of(ROWS) - output_of(ROWS[:6])

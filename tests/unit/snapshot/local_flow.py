@@ -40,19 +40,17 @@ from riverlock.runtime.planner import Planner
 from riverlock.runtime.program import MAIN, OperatorProgram
 from riverlock.runtime.task import Targets
 from riverlock.sinks.base import SinkUse, TwoPhaseSink
-from riverlock.sinks.orphans import unfinished
-from riverlock.sinks.outputs import sink_owner, sink_plans
+from riverlock.sinks.outputs import sink_plans
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
-from riverlock.snapshot.past import StorePast
 from riverlock.snapshot.records import Flow as FlowRecord
 from riverlock.snapshot.records import InputRange, Manifest, Run
-from riverlock.snapshot.restore import is_open
 from riverlock.snapshot.retention import Retention
 from riverlock.spark import replay as replaying
 from riverlock.spark.adoption import Adoption
 from riverlock.spark.compile import CompiledFlow, KeyedStage, _pickled
 from riverlock.spark.engine import SparkEngine, _needs_initial
+from riverlock.spark.outlets import Arrears, opened_sinks, waiting_output
 from riverlock.state.keys import check_keys, key_group, owner_of
 from riverlock.state.lmdb_store import close_below
 from riverlock.storage import LocalStorage
@@ -330,33 +328,22 @@ class LocalFlow:
         catalog, flow = self.catalog, self.build()
         made, readers = compiled(flow), {"rows": Rows(self.rows, self.ends)}
         record = catalog.open_flow(flow.name, key_groups=flow.key_groups, now_us=1)
-        newest = catalog.newest()
-        waiting = unfinished(
-            newest,
-            {w.uid: w.sink for w in flow.writes},
-            is_open=is_open(catalog, newest),
-            retired=flow.retirements,
-        )
+        waiting_output(catalog, flow, catalog.newest())
         owner = claim(catalog, now_us=self.clock.now_us())
         heart = Heartbeat(catalog, owner, lambda: None)
         heart.start()
         stack.callback(heart.stop)
-        past = StorePast(catalog, catalog.newest())
         committers = {}
         for write in flow.writes:
             assert isinstance(write.sink, TwoPhaseSink)
             committer = write.sink.committer(made.uses[write.uid], catalog.storage)
-            committer.open(sink_owner(record, write.uid, owner, past))
             committers[write.uid] = committer
-        waiting.complete(record.id)
+        openings = opened_sinks(catalog, committers, record, owner)
         cleaner = Cleaner(catalog, retention)
         stack.callback(cleaner.stop)
         cleaner.take_up()
         driver: RegionDriver = RegionDriver(
-            plan=dataclasses.replace(
-                self._plan(made, record, owner),
-                settled=waiting.passed_over,
-            ),
+            plan=self._plan(made, record, owner),
             catalog=catalog,
             engine=self._engine(made, readers, record, owner),
             planner=self._planner(made, readers, epoch_rows),
@@ -366,6 +353,8 @@ class LocalFlow:
             clock=self.clock,
             max_epochs=epochs,
             adopt=Adoption(catalog, made, owner),
+            settle=Arrears(catalog, flow, record.id),
+            openings=openings,
             on_status=lambda _: self.after(driver),
         )
         newest = catalog.newest()

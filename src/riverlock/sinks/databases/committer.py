@@ -275,7 +275,8 @@ class SqlCommitter:
             self.sink,
             epoch=epoch,
             what=f"{what}; bring that database back and start again, or, if the rows of"
-            f" epoch {epoch} are to be given up, say flow.retired({self.sink!r})",
+            f" epoch {epoch} are to be given up, say flow.retired({self.sink!r},"
+            f" epoch={epoch})",
         )
 
     def _check_unchanged(self, connection: Any, epoch: int) -> None:
