@@ -16,20 +16,18 @@ from contextlib import contextmanager
 from functools import partial
 from heapq import heappop, heappush
 from itertools import islice
-from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import RiverlockError, StateCorruptedError, StateError
-from riverlock.core.record import Record
 from riverlock.core.times import nearest, to_iso
 from riverlock.flow.process import overrides
 from riverlock.runtime.boundary import shown, user_error, user_line
-from riverlock.runtime.columns import RowError, as_tuple, emitted_table, freezer
+from riverlock.runtime.columns import RowError
 from riverlock.runtime.context import Context
+from riverlock.runtime.emission import Emission
 from riverlock.runtime.inlining import Around, inlined
 from riverlock.runtime.inputs import KeyedInput
 from riverlock.runtime.instance import Instance
-from riverlock.runtime.program import MAIN, EpochInfo, OperatorProgram
 from riverlock.runtime.turns import Turns, compiled
 from riverlock.state.changelog import ChangeLog
 from riverlock.state.codec import encode
@@ -40,25 +38,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from riverlock.runtime.program import EpochInfo, OperatorProgram
     from riverlock.state.layout import StateLayout
 
 __all__ = ["Execution"]
 
-Emitted = dict[str, list[tuple[Any, int | None]]]
 _LIMITS = (EVENT, PROCESSING)
-_ROWS = (GeneratorType, list)
-
-
-def _no_output(row: Any) -> Any:
-    message = f"the process declares no output, but gave {row!r:.200}"
-    raise RowError(message)
-
-
-def _check_rows(rows: Any) -> None:
-    if isinstance(rows, str | bytes | dict | Record):
-        kind = type(rows).__name__
-        message = f"yield the row, or return a list of rows, instead of a {kind}"
-        raise RowError(message)
 
 
 class Execution:
@@ -99,24 +84,12 @@ class Execution:
         self.ctx._previous_us, self.ctx._late_us = info.previous_us, late_us
         # Records that were left out because they came too late.
         self.late_rows = 0
-        self.emitted: Emitted = {name: [] for name in program.outputs}
         self.dead: list[tuple[Any, ...]] = []
         self.ctx._bury = self._dead_letter if program.has_dead_letters else None
-        self.ctx._emitted = {n: r for n, r in self.emitted.items() if n != MAIN}
-        self._main = self.ctx._main = self.emitted.get(MAIN, [])
-        freezers = {
-            name: freezer(schema, checks=program.has_dead_letters)
-            for name, schema in program.outputs.items()
-        }
-        self.ctx._freezers = {
-            name: freeze or partial(as_tuple, names=program.outputs[name].names)
-            for name, freeze in freezers.items()
-        }
-        # None: tuples of the right width pass as they are.
-        self._freeze = freezers.get(MAIN, _no_output)
-        self._as_tuple = self.ctx._freezers.get(MAIN, _no_output)
-        self._width = len(program.outputs[MAIN].names) if MAIN in self.emitted else 0
-        self._give = self._emitter()
+        self._emission = Emission(
+            program.outputs, self.ctx, checks=program.has_dead_letters
+        )
+        self.emitted = self._emission.rows
         self._instance = Instance(program, layout, reader, self.log, info)
         self._is_first = is_first
         self.ctx._visit = self._instance.visit
@@ -166,7 +139,7 @@ class Execution:
         Raises:
             RowError: A row does not fit the declared columns.
         """
-        return emitted_table(self.emitted[name], self._program.outputs[name])
+        return self._emission.table(name)
 
     def timer_head(self, kind: int) -> int | None:
         """Return the earliest timer that is pending after this epoch."""
@@ -271,21 +244,12 @@ class Execution:
 
     def _inlined(self, data: KeyedInput) -> list[tuple[Any, ...]]:
         """Visit keys without calls, as far as that is the same."""
-        ctx, main, as_row = self.ctx, self._main, self._as_tuple
-
-        def give(row: Any, when: int | None) -> None:
-            main.append((as_row(row), when))
-
-        def give_all(rows: Any, when: int | None) -> None:
-            if rows is not None:
-                ctx._time_us = when
-                self._give(rows)
-
+        given = self._emission
         around = Around(
-            main=main,
-            width=self._width if self._freeze is None else None,
-            give=give,
-            give_all=give_all,
+            main=given.main,
+            width=given.plain_width,
+            give=given.give_one,
+            give_all=given.give_all,
             by_call=lambda n: self._by_calls(data, n, n + 1)[0],
         )
         program = self._program
@@ -310,7 +274,7 @@ class Execution:
             self._reader.get(at[0]) if position is None else data.payloads[position]
         )
         instance.load(at, payload)
-        marks = self._marks() if self._program.has_dead_letters else []
+        marks = self._emission.marks() if self._program.has_dead_letters else []
         buried = len(self.dead)
         try:
             self._steps(data, position, due, careful=False)
@@ -322,7 +286,7 @@ class Execution:
             if not self._program.has_dead_letters:
                 raise
             # Again from the start of the key, now with a way back before each step.
-            self._rewind(marks)
+            self._emission.rewind(marks)
             del self.dead[buried:]
             instance.reload(payload)
             ctx._random = None
@@ -386,7 +350,7 @@ class Execution:
         ctx, instance = self.ctx, self._instance
         helpers = {
             "ctx": ctx,
-            "emit": self._give,
+            "emit": self._emission.give,
             "failed": lambda error, record: self._error(error, "on_event", record),
             "fields": instance.fields,
             "finish": partial(self._finish, careful=False),
@@ -419,29 +383,6 @@ class Execution:
             helpers=helpers,
         )
 
-    def _emitter(self) -> Callable[[Iterable[Any]], None]:
-        """Return what takes the rows that a record gave rise to."""
-        ctx, main = self.ctx, self._main
-        width, as_row, is_plain = self._width, self._as_tuple, self._freeze is None
-
-        def give(rows: Iterable[Any]) -> None:
-            if type(rows) not in _ROWS:
-                _check_rows(rows)
-            at = ctx._time_us
-            if is_plain:
-                main.extend(
-                    [
-                        (r, at)
-                        if type(r) is tuple and len(r) == width
-                        else (as_row(r), at)
-                        for r in rows
-                    ]
-                )
-            else:
-                main.extend([(as_row(r), at) for r in rows])
-
-        return give
-
     def _events_carefully(self, data: KeyedInput, position: int) -> None:
         """Run the key's records with a way back; poison goes to the dead letters."""
         begin, end = data.bounds[position : position + 2]
@@ -452,16 +393,17 @@ class Execution:
     def _carefully(self, record: Any, step: Callable[[], Iterable[Any] | None]) -> bool:
         """Run a step; returns whether it was not taken back."""
         ctx = self.ctx
-        marks, saved, timers = self._marks(), self._instance.save(), dict(ctx._timers)
+        marks, saved = self._emission.marks(), self._instance.save()
+        timers = dict(ctx._timers)
         chance = ctx._random and ctx._random.getstate()
         try:
-            self._emit(step())
+            self._emission.emit(step())
             self._instance.check()
             return True
         except StateCorruptedError:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of user code
-            self._rewind(marks)
+            self._emission.rewind(marks)
             self._instance.rewind(saved)
             ctx._timers = timers
             if ctx._random and chance:
@@ -484,13 +426,6 @@ class Execution:
                 shown(record),
             )
         )
-
-    def _emit(self, rows: Iterable[Any] | None) -> None:
-        if rows is not None:
-            _check_rows(rows)
-            ctx, as_row = self.ctx, self._as_tuple
-            # Built-in operators may move the time on from row to row.
-            self._main.extend([(as_row(r), ctx._time_us) for r in rows])
 
     def _initial(self, data: KeyedInput, position: int, *, careful: bool) -> None:
         self.ctx._time_us = None
@@ -563,7 +498,7 @@ class Execution:
 
     def _settled_step(self, step: Callable[[], Iterable[Any] | None]) -> None:
         self._instance.settle()
-        self._emit(step())
+        self._emission.emit(step())
         self._instance.settle()
 
     def _newly_due(self) -> list[tuple[int, int]]:
@@ -589,10 +524,3 @@ class Execution:
             else:
                 self._timers_gone.add((kind, when, at[0]))
         self.ctx._timers.clear()
-
-    def _marks(self) -> list[int]:
-        return [len(rows) for rows in self.emitted.values()]
-
-    def _rewind(self, marks: list[int]) -> None:
-        for rows, mark in zip(self.emitted.values(), marks, strict=True):
-            del rows[mark:]
