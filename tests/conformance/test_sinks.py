@@ -28,7 +28,7 @@ import riverlock as rl
 from riverlock.core.errors import SinkUnavailableError
 from riverlock.core.types import schema_of
 from riverlock.sinks.base import Probed, Sink, SinkUse
-from riverlock.sinks.committer import Owner, fenced, foreign
+from riverlock.sinks.committer import Owner, check_kept, fenced, foreign
 from riverlock.sinks.databases.sink import SqlSink
 from riverlock.sinks.delta import DeltaSink
 from riverlock.sinks.files import FileSink
@@ -279,12 +279,14 @@ class LinesCommitter:
 
     def open(self, owner: Owner) -> None:
         (self.folder / "staged").mkdir(parents=True, exist_ok=True)
-        self.owner = owner
+        self.owner, newest = owner, None
         for path in self.folder.glob("*.txt"):
             epoch, run, digest = path.stem.split("-")
             found = Commit(epoch=int(epoch), run=run, digest=digest)
             if not owner.past.has(found, owner.sink):
                 raise foreign(owner, found, str(self.folder))
+            newest = max(newest or found, found, key=lambda commit: commit.epoch)
+        check_kept(owner, newest, place="", name=str(self.folder))
         (self.folder / "owner").write_text(owner.token)
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
@@ -343,6 +345,8 @@ class NumberingSink(LinesSink):
         SinkConformance.test_a_store_put_back_is_not_taken_for_the_one_that_wrote,
         SinkConformance.test_a_store_put_back_whose_next_rows_come_later,
         SinkConformance.test_a_run_whose_sink_a_copy_of_the_store_took_stops,
+        SinkConformance.test_a_sink_put_back_from_a_backup_of_its_own_is_told,
+        SinkConformance.test_a_sink_that_lost_all_it_had_is_told,
     ],
 )
 def test_the_suite_finds_a_sink_that_goes_by_numbers(tmp_path: Path, test: Any) -> None:
@@ -351,7 +355,7 @@ def test_the_suite_finds_a_sink_that_goes_by_numbers(tmp_path: Path, test: Any) 
             return NumberingSink(str(folder / "lines"))
 
     Suite().test_runs_continue_where_others_ended(tmp_path / "fine")
-    with pytest.raises(AssertionError, match=r"too many|both write"):
+    with pytest.raises(AssertionError, match=r"too many|both write|missing"):
         test(Suite(), tmp_path)
 
 

@@ -46,7 +46,7 @@ from riverlock.coordinator.phase import (
     Stopped,
 )
 from riverlock.coordinator.restart import delay_us, patient_delay_us
-from riverlock.coordinator.sealing import seal
+from riverlock.coordinator.sealing import passed_over, seal
 from riverlock.coordinator.trouble import (
     aborted_error,
     error_if_stopped,
@@ -166,9 +166,9 @@ class RegionCoordinator:
         check_recovered(newest, self.plan)
         if newest.run > self.plan.run:
             return self._on_fenced(f"run {newest.run}")
-        self._parent = newest
+        self._parent = passed_over(newest, event.settled)
         # Sinks may not have committed it: its run may have died just after the put.
-        commit = self._commit(newest, settled=event.settled)
+        commit = self._commit(self._parent, settled=event.settled)
         if lost is None or newest.run == self.plan.run:
             return commit  # after our own put only its answer was lost
         cause = f"run {newest.run} was faster"

@@ -22,6 +22,7 @@ from riverlock.snapshot.records import (
     TimerHeads,
     Watermark,
 )
+from riverlock.snapshot.timeline import given
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from riverlock.coordinator.votes import OperatorVote, Vote
     from riverlock.snapshot.records import StateFile
 
-__all__ = ["compact", "seal"]
+__all__ = ["compact", "passed_over", "seal"]
 
 # Runs that a manifest remembers; a copy older than that is rebuilt.
 _HISTORY = 32
@@ -68,7 +69,7 @@ def seal(
         meanings={**({} if parent is None else parent.meanings), **plan.meanings},
         watermarks=_watermarks(pending, parent, plan, votes),
         operators=_operators(pending, parent, plan),
-        outputs={s: _output(s, plan, votes) for s in plan.sinks},
+        outputs={s: _output(s, plan, parent, votes) for s in plan.sinks},
         metrics={"stages": {s: _metrics(pending.votes[s]) for s in plan.stages}},
     )
     return SealedEpoch(
@@ -191,7 +192,21 @@ def _ordered(files: Iterable[StateFile]) -> tuple[StateFile, ...]:
     return tuple(sorted(files, key=lambda f: (f.first_epoch, f.first_group, f.path)))
 
 
-def _output(sink: str, plan: RegionPlan, votes: list[Vote]) -> SinkOutput:
+def passed_over(manifest: Manifest, sinks: frozenset[str]) -> Manifest:
+    """Return a parent without output for sinks that are not given it."""
+    if not sinks:
+        return manifest
+    outputs = dict(manifest.outputs)
+    for sink in sinks & outputs.keys():
+        outputs[sink] = msgspec.structs.replace(
+            outputs[sink], tokens=(), rows=0, replaces=False
+        )
+    return msgspec.structs.replace(manifest, outputs=outputs)
+
+
+def _output(
+    sink: str, plan: RegionPlan, parent: Manifest | None, votes: list[Vote]
+) -> SinkOutput:
     return SinkOutput(
         kind=plan.sinks[sink],
         tokens=tuple(t for v in votes for t in v.outputs.get(sink, ())),
@@ -199,7 +214,17 @@ def _output(sink: str, plan: RegionPlan, votes: list[Vote]) -> SinkOutput:
         run=plan.token,
         place=plan.places.get(sink, ""),
         replaces=sink in plan.replacing,
+        before=_before(sink, plan, parent),
     )
+
+
+def _before(sink: str, plan: RegionPlan, parent: Manifest | None) -> int | None:
+    """Return the newest epoch that a sink has for sure: all of the parent's have it."""
+    known = None if parent is None else parent.outputs.get(sink)
+    if known is None or known.place != plan.places.get(sink, ""):
+        return None
+    assert parent is not None
+    return given(parent, sink)
 
 
 def _metrics(votes: tuple[Vote, ...]) -> dict[str, float]:

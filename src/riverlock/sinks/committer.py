@@ -5,14 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from riverlock.core.errors import FencedError, ForeignEpochError, InvalidConfigError
+from riverlock.core.errors import (
+    CommitRejectedError,
+    FencedError,
+    ForeignEpochError,
+    InvalidConfigError,
+)
 from riverlock.snapshot.past import Claim, Past
 
 if TYPE_CHECKING:
     from riverlock.snapshot.past import Commit
     from riverlock.snapshot.records import SinkOutput
 
-__all__ = ["Committer", "Owner", "check_past", "fenced", "foreign", "of_the_origin"]
+__all__ = [
+    "Committer",
+    "Owner",
+    "check_kept",
+    "check_past",
+    "fenced",
+    "foreign",
+    "lacking",
+    "of_the_origin",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +114,56 @@ def check_past(
         raise fenced(owner, claim)
     if commit is not None and not owner.past.has(commit, owner.sink):
         raise foreign(owner, commit, place)
+
+
+def check_kept(owner: Owner, commit: Commit | None, *, place: str, name: str) -> None:
+    """Check that a sink still has what it was given: it may have been put back.
+
+    The newest epoch of the store is not asked for. It may wait for its commit.
+
+    Args:
+        owner: Who opens the sink.
+        commit: The newest epoch that it has; None: it has none.
+        place: As manifests have it; a place that is new has nothing yet.
+        name: The sink's place, for people.
+
+    Raises:
+        CommitRejectedError: It lacks epochs.
+    """
+    output, past = owner.past.output(owner.sink), owner.past
+    # Whoever remembers one of our epochs is a copy of what we wrote, wherever it is.
+    is_new = commit is None and (output is None or output.place != place)
+    expected = None if is_new else past.expected(owner.sink, place)
+    has = None if commit is None else commit.epoch
+    if expected is not None and (has is None or has < expected):
+        raise lacking(owner, has, expected, name)
+
+
+def lacking(
+    owner: Owner, has: int | None, given: int, name: str, way_out: str = ""
+) -> CommitRejectedError:
+    """Return the error of a sink that has lost epochs.
+
+    Args:
+        owner: Who opens it.
+        has: The newest epoch that it has.
+        given: The newest epoch that it had for sure.
+        name: The sink's place, for people.
+        way_out: How to go on without these rows; else by another uid.
+    """
+    lost, back = f"all epochs up to {given}", ""
+    if has is not None:
+        first = has + 1
+        lost = f"epoch {given}" if first == given else f"epochs {first} to {given}"
+        back = f", or have the flow go back to epoch {has} with riverlock restore"
+    go_on = way_out or "give the sink another uid"
+    return CommitRejectedError(
+        owner.sink,
+        epoch=None,
+        what=f"{name} lacks the rows of {lost}, which it had: was it put back from a"
+        " backup, or did it lose what it had acknowledged? nothing was written; bring"
+        f" the newer one back{back}; or, if these rows are to be given up, {go_on}",
+    )
 
 
 def fenced(owner: Owner, found: Claim) -> FencedError:

@@ -28,7 +28,7 @@ from riverlock.sinks.file_listing import (
     named,
     own,
 )
-from riverlock.sinks.file_past import check_claim, take
+from riverlock.sinks.file_past import check_claim, check_kept, take
 from riverlock.sinks.file_places import ASIDE
 from riverlock.sinks.staged import read_staged
 from riverlock.sinks.stagers import STAGED
@@ -73,7 +73,9 @@ class FileCommitter:
         Raises:
             InvalidConfigError: The directory belongs to another flow or store.
             FencedError: A newer run has it.
+            CommitRejectedError: It lacks epochs that it had.
         """
+        check_kept(self.sink.path, owner)
         root = self._root()
         self._mine, self._owner = own(root, owner, self.sink.path), owner
         take(self.sink.path, owner)

@@ -20,12 +20,13 @@ import msgspec
 from riverlock.core.errors import (
     CommitRejectedError,
     FencedError,
+    ForeignEpochError,
     InvalidConfigError,
     InvalidFlowError,
     SinkError,
 )
 from riverlock.core.extras import load_extra
-from riverlock.sinks.committer import foreign, of_the_origin
+from riverlock.sinks.committer import check_kept, of_the_origin
 from riverlock.sinks.file_listing import is_inside
 from riverlock.sinks.files import place
 from riverlock.sinks.partitions import check_columns, partitions
@@ -148,6 +149,7 @@ class DeltaCommitter:
         " epoch"
     )
     _owner: Owner | None = None
+    _name: str = ""
     _application: str = ""
     # The epoch that the table had when this run looked last.
     _seen: _Mark | None = None
@@ -174,14 +176,16 @@ class DeltaCommitter:
             InvalidConfigError: Columns or partitions differ, deltalake is missing, or
                 this is a fork and the table is that of its origin.
             ForeignEpochError: It has an epoch that this store has not decided.
+            CommitRejectedError: It lacks epochs that it had.
             SinkError: The table cannot be reached.
         """
-        self._application = _application(owner.flow, owner.sink)
+        self._call(owner.flow, owner.sink)
         lake = _deltalake()
         assert self.schema is not None
         ours = lake.Schema.from_arrow(self.schema.to_arrow())
         try:
             if not lake.DeltaTable.is_deltatable(self.sink.path):
+                self._check_kept(owner, None)
                 if "://" not in self.sink.path:
                     Path(self.sink.path).mkdir(parents=True, exist_ok=True)
                 lake.DeltaTable.create(
@@ -201,6 +205,12 @@ class DeltaCommitter:
             if table.transaction_version(theirs) is not None:
                 raise of_the_origin(owner.sink, f"Delta table {self.sink.path}")
         self._check_past(owner)
+        self._check_kept(owner, self._seen)
+
+    def _check_kept(self, owner: Owner, seen: _Mark | None) -> None:
+        commit = None if seen is None else Commit(epoch=seen.epoch)
+        name = f"Delta table {self.sink.path}"
+        check_kept(owner, commit, place=self.sink.path, name=name)
 
     def _check_past(self, owner: Owner) -> None:
         """Refuse a table with an epoch that the store of this run has not decided."""
@@ -211,8 +221,7 @@ class DeltaCommitter:
         # Of an epoch that is not retained, only the number is left.
         is_ours = known is None or found.is_of(known)
         if found.epoch > newest or not is_ours:
-            epoch = Commit(epoch=found.epoch)
-            raise foreign(owner, epoch, f"Delta table {self.sink.path}")
+            raise self._foreign(found)
 
     def _check(self, table: Any, ours: Any) -> None:
         theirs = {f.name: f.type for f in table.schema().fields}
@@ -238,6 +247,7 @@ class DeltaCommitter:
             if not self._has(table, wanted):
                 if path == self.sink.path:
                     self._check_seen(_mark_in(table, self._application))
+                self._check_files(path, epoch, output.tokens)
                 self._add(table, wanted, output.tokens)
         except lake.exceptions.CommitFailedError as error:
             # Another run may have committed this epoch since the table was read.
@@ -257,8 +267,11 @@ class DeltaCommitter:
         Raises:
             SinkError: It did not work.
         """
-        self._application = _application(flow, sink)
+        self._call(flow, sink)
         self.commit(epoch, output)
+
+    def _call(self, flow: str, sink: str) -> None:
+        self._name, self._application = sink, _application(flow, sink)
 
     def _home(self, epoch: int, tokens: tuple[Any, ...]) -> str:
         """Return the table that holds the files of an epoch.
@@ -276,6 +289,22 @@ class DeltaCommitter:
         what = f"its files are neither here nor in {meant}; put that table back"
         raise CommitRejectedError(here, epoch=epoch, what=what)
 
+    def _check_files(self, path: str, epoch: int, tokens: tuple[Any, ...]) -> None:
+        """Refuse to name files of an earlier run that are gone since."""
+        newest = None if self._owner is None else self._owner.past.newest
+        if newest is not None and epoch > newest:
+            return  # ours, just written
+        storage = open_storage(path)
+        gone = [t["file"] for t in tokens if not storage.exists(t["file"])]
+        if gone:
+            what = (
+                f"its file {gone[0]} is gone: was {path} put back from a backup?"
+                " Nothing was written; bring the newer table back, or, if the rows of"
+                f" epoch {epoch} are to be given up, say flow.retired({self._name!r},"
+                f" epoch={epoch})"
+            )
+            raise CommitRejectedError(self._name, epoch=epoch, what=what)
+
     def _has(self, table: Any, wanted: Commit) -> bool:
         """Tell whether the table has an epoch, itself and not one of its number.
 
@@ -288,10 +317,15 @@ class DeltaCommitter:
             return False
         if not found.is_of(wanted):
             self._check_seen(found)
-            assert self._owner is not None
-            name = f"Delta table {self.sink.path}"
-            raise foreign(self._owner, Commit(epoch=found.epoch), name)
+            raise self._foreign(found)
         return True
+
+    def _foreign(self, found: _Mark) -> ForeignEpochError:
+        newest = None if self._owner is None else self._owner.past.newest
+        place = f"Delta table {self.sink.path}"
+        return ForeignEpochError(
+            self._name, place=place, epoch=found.epoch, newest=newest
+        )
 
     def _check_seen(self, found: _Mark | None) -> None:
         """Stop if another run has written since we looked; ours only waits for us."""

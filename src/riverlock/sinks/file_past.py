@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.errors import StorageNotFoundError
-from riverlock.sinks.committer import check_past, fenced
+from riverlock.sinks.committer import check_past, fenced, lacking
+from riverlock.sinks.file_listing import listing_path
 from riverlock.sinks.file_places import ASIDE, IN_SIGHT, place_at
 from riverlock.sinks.withdrawal import WITHDRAWN
 from riverlock.snapshot.past import Claim
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from riverlock.sinks.file_places import Place
     from riverlock.storage.base import Storage
 
-__all__ = ["check_claim", "take"]
+__all__ = ["check_claim", "check_kept", "take"]
 
 log = logging.getLogger(__name__)
 _CLAIM = "_riverlock/run.json"
@@ -38,6 +39,26 @@ class _Record(msgspec.Struct, frozen=True, omit_defaults=True):
     token: str
     # Not before all epochs were compared with the past of that run's store.
     is_settled: bool = False
+
+
+def check_kept(path: str, owner: Owner) -> None:
+    """Check that a directory still has what it was given; change nothing.
+
+    Raises:
+        CommitRejectedError: It lacks epochs: it was put back from a backup, or is gone.
+    """
+    output = owner.past.output(owner.sink)
+    if output is None or output.before is None or output.place != path:
+        return
+    place, given = place_at(path), output.before
+    if place.storage.exists(listing_path(given)):
+        return
+    # A restore, or another copy of the store, may have moved it: it comes back.
+    if any(given in place.epochs(f) for f in (*place.folders(), WITHDRAWN)):
+        return
+    has = max((e for e in place.epochs() if e < given), default=None)
+    go_on = f"create the file {path}/{listing_path(given)}"
+    raise lacking(owner, has, given, path, go_on)
 
 
 def take(path: str, owner: Owner) -> None:

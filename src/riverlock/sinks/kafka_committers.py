@@ -22,7 +22,13 @@ from riverlock.kafka.producer import (
     ProducerFencedError,
     TransactionalProducer,
 )
-from riverlock.sinks.committer import check_past, fenced, foreign, of_the_origin
+from riverlock.sinks.committer import (
+    check_kept,
+    check_past,
+    fenced,
+    foreign,
+    of_the_origin,
+)
 from riverlock.sinks.kafka_rows import staged_rows
 from riverlock.snapshot.layout import sink_path
 from riverlock.snapshot.past import Claim, Commit, commit_of
@@ -80,6 +86,7 @@ class KafkaCommitter:
                 be one is damaged.
             FencedError: A newer run writes this sink.
             ForeignEpochError: It has an epoch that this store has not decided.
+            CommitRejectedError: It lacks epochs that it had.
             SinkError: The cluster does not answer.
         """
         self._owner = owner
@@ -193,6 +200,8 @@ class KafkaCommitter:
             if not again:
                 topic = f"topic {self.sink.topic!r}"
                 check_past(owner, theirs, _commit(found), topic)
+                place = self.sink.place
+                check_kept(owner, _commit(found), place=place, name=topic)
             elif not theirs.matches(owner.claim):
                 raise fenced(owner, theirs)
         except RiverlockError:

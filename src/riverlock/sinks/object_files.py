@@ -24,7 +24,7 @@ from riverlock.sinks.file_listing import (
     named,
     own,
 )
-from riverlock.sinks.file_past import check_claim, take
+from riverlock.sinks.file_past import check_claim, check_kept, take
 from riverlock.sinks.reaching import reach
 from riverlock.sinks.stagers import STAGED
 from riverlock.sinks.withdrawal import WITHDRAWN, is_withdrawal, withdraw
@@ -70,7 +70,9 @@ class ObjectFileCommitter:
         Raises:
             InvalidConfigError: The directory belongs to another flow or store.
             FencedError: A newer run has it.
+            CommitRejectedError: It lacks epochs that it had.
         """
+        check_kept(self.sink.path, owner)
         self.mine = own(ObjectStorage(self.sink.path), owner, self.sink.path)
         self.owner = owner
         take(self.sink.path, owner)

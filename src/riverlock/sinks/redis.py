@@ -23,7 +23,13 @@ from riverlock.core.errors import (
 )
 from riverlock.core.extras import load_extra
 from riverlock.core.times import duration_us
-from riverlock.sinks.committer import check_past, fenced, foreign, of_the_origin
+from riverlock.sinks.committer import (
+    check_kept,
+    check_past,
+    fenced,
+    foreign,
+    of_the_origin,
+)
 from riverlock.sinks.json_rows import json_bytes, sayable
 from riverlock.sinks.rows import row_stager
 from riverlock.sinks.staged import numbered_rows
@@ -169,6 +175,7 @@ class RedisCommitter:
                 us in, or this is a fork and its origin writes a sink of this uid there.
             FencedError: A newer run of this store has opened the sink.
             ForeignEpochError: It has an epoch that this store has not decided.
+            CommitRejectedError: It lacks epochs that it had.
             SinkUnavailableError: The server does not answer.
         """
         self._owner = owner
@@ -182,6 +189,8 @@ class RedisCommitter:
             if pipe.get(self._record) is None:
                 self._check_new(owner)
             check_past(owner, found.claim, found.commit, self._name)
+            place = self.sink.place
+            check_kept(owner, found.commit, place=place, name=self._name)
             pipe.multi()
             self._keep(pipe, found.commit)
             self._committed = found.epoch

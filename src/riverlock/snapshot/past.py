@@ -15,8 +15,9 @@ import msgspec
 
 from riverlock.core.errors import SnapshotError
 from riverlock.snapshot.layout import epoch_of
+from riverlock.snapshot.restore import is_open
 from riverlock.snapshot.sealed import checksum
-from riverlock.snapshot.timeline import spans
+from riverlock.snapshot.timeline import given, spans
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
@@ -95,6 +96,18 @@ class Past:
         del sink
         return None
 
+    def expected(self, sink: str, place: str) -> int | None:
+        """Return the newest epoch that a sink must have when it is opened.
+
+        None: it may lack any.
+
+        Args:
+            sink: The sink.
+            place: Where it is opened, as manifests have it.
+        """
+        del sink, place
+        return None
+
     @property
     def newest(self) -> int | None:
         """The newest epoch, -1 before the first; None: it is not known."""
@@ -143,6 +156,17 @@ class StorePast(Past):
     def output(self, sink: str) -> SinkOutput | None:
         """Return what the newest epoch has for a sink; None: the sink is new."""
         return None if self.manifest is None else self.manifest.outputs.get(sink)
+
+    def expected(self, sink: str, place: str) -> int | None:
+        """Return the newest epoch that a sink must have when it is opened."""
+        output = self.output(sink)
+        if output is None:
+            return None
+        assert self.manifest is not None
+        # The newest may wait for its commit; elsewhere it waits no more if it is known
+        # to be where it was decided to go.
+        is_left = output.place != place and not is_open(self.catalog, self.manifest)
+        return given(self.manifest, sink) if is_left else output.before
 
     def _decided(self, epoch: int) -> Manifest | None:
         assert self.manifest is not None

@@ -219,6 +219,9 @@ class SinkOutput(Record, frozen=True):
     place: str = ""
     # The rows take the place of all rows before, also if there are none.
     replaces: bool = False
+    # The newest epoch before this one that the sink was given at this place; None: it
+    # is not known.
+    before: int | None = None
 
 
 class Meaning(Record, frozen=True):

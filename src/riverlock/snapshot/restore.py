@@ -27,7 +27,13 @@ from riverlock.snapshot.lease import leased
 from riverlock.snapshot.records import InputRange, SinkOutput
 from riverlock.snapshot.sealed import read_hint
 from riverlock.snapshot.status import Status
-from riverlock.snapshot.timeline import is_restored, restored_history, spans, without
+from riverlock.snapshot.timeline import (
+    given,
+    is_restored,
+    restored_history,
+    spans,
+    without,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -299,9 +305,7 @@ def _manifest(plan: Restore, run: Run, *, now_us: int, why: str) -> Manifest:
             uid: InputRange(start=r.end, end=r.end, rows=0)
             for uid, r in target.inputs.items()
         },
-        outputs={
-            s.uid: SinkOutput(kind=s.kind, tokens=_tokens(s, plan)) for s in plan.sinks
-        },
+        outputs={s.uid: _output(s, plan) for s in plan.sinks},
         metrics={
             "restored": {
                 "why": why,
@@ -310,6 +314,16 @@ def _manifest(plan: Restore, run: Run, *, now_us: int, why: str) -> Manifest:
                 "open": plan.is_open,
             }
         },
+    )
+
+
+def _output(sink: SinkRestore, plan: Restore) -> SinkOutput:
+    known = plan.target.outputs.get(sink.uid)
+    return SinkOutput(
+        kind=sink.kind,
+        tokens=_tokens(sink, plan),
+        place="" if known is None else known.place,
+        before=given(plan.target, sink.uid),
     )
 
 

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from riverlock.snapshot.records import Manifest
 
-__all__ = ["UNDONE", "Span", "is_restored", "restored_history", "spans", "without"]
+__all__ = [
+    "UNDONE",
+    "Span",
+    "given",
+    "is_restored",
+    "restored_history",
+    "spans",
+    "without",
+]
 
 # The token of epochs that a restore has undone: no run has it.
 UNDONE = "-"
@@ -22,6 +30,19 @@ Span = tuple[int, int]  # both inclusive
 def is_restored(manifest: Manifest) -> bool:
     """Tell whether an epoch was made by going back."""
     return manifest.parent is not None and manifest.parent < manifest.epoch - 1
+
+
+def given(manifest: Manifest, sink: str) -> int | None:
+    """Return the newest epoch that a sink has once a manifest is committed.
+
+    None: it is not known, or there is none.
+    """
+    output = manifest.outputs.get(sink)
+    if output is None:
+        return None
+    has_rows = bool(output.tokens or output.replaces)
+    # A restored epoch orders, at most, that output is taken out of sight.
+    return manifest.epoch if has_rows and not is_restored(manifest) else output.before
 
 
 def spans(manifest: Manifest) -> list[Span]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from riverlock.core.errors import InvalidFlowError, RiverlockError
 from riverlock.core.types import schema_of
-from riverlock.sinks.base import SinkUse, TwoPhaseSink
+from riverlock.sinks.base import SinkUse, TwoPhaseSink, place_of
 from riverlock.sinks.committer import Owner
 from riverlock.sinks.stager import StagePoint
 from riverlock.snapshot.past import Past, commit_of
@@ -115,6 +115,7 @@ class SinkRun:
             tokens=tuple(tokens),
             rows=sum(map(len, tasks)),
             run=self.token,
+            place=place_of(self.sink),
         )
         # Through JSON, as it would come back from the manifest.
         return msgspec.json.decode(msgspec.json.encode(kept), type=SinkOutput)
@@ -354,6 +355,32 @@ class SinkConformance:
             theirs.commit(2, theirs.stage(2, _rows(2, task=3)))
             scene.shows(*_rows(0), *_rows(1, task=3), *_rows(2, task=3))
 
+    def test_a_sink_put_back_from_a_backup_of_its_own_is_told(
+        self, tmp_path: Path
+    ) -> None:
+        """It lacks epochs that it had: rows would be missing without a word."""
+        with self._start(tmp_path) as scene:
+            run = scene.run(1)
+            known = _Known({0: run.stage(0, _rows(0))}, {1: run.token})
+            run.commit(0, known.decided[0])
+            # The sink is as a backup of this moment would leave it.
+            for epoch in (1, 2):
+                known.decided[epoch] = run.stage(epoch, _rows(epoch))
+            told = not scene.tries(lambda: scene.run(2, past=known))
+            assert told, "a start does not see that epoch 1 is missing"
+            scene.shows(*_rows(0))
+
+    def test_a_sink_that_lost_all_it_had_is_told(self, tmp_path: Path) -> None:
+        """As it was before its first epoch."""
+        with self._start(tmp_path) as scene:
+            run = scene.run(1)
+            known = _Known({}, {1: run.token})
+            for epoch in (0, 1):
+                known.decided[epoch] = run.stage(epoch, _rows(epoch))
+            told = not scene.tries(lambda: scene.run(2, past=known))
+            assert told, "a start does not see that epoch 0 is missing"
+            scene.shows()
+
     def test_secrets_stay_where_they_are(self, tmp_path: Path) -> None:
         """Neither repr, nor tokens, nor the store show a password."""
         with self._start(tmp_path) as scene:
@@ -469,11 +496,17 @@ class _Known(Past):
         return epoch in self.decided
 
     def output(self, sink: str) -> SinkOutput | None:
-        return self.decided[max(self.decided)]
+        given = self.expected(sink, "")
+        newest = self.decided.get(self.newest)
+        return newest and msgspec.structs.replace(newest, before=given)
+
+    def expected(self, sink: str, place: str) -> int | None:
+        given = [e for e, o in self.decided.items() if o.tokens and e < self.newest]
+        return max(given, default=None)
 
     @property
     def newest(self) -> int:
-        return max(self.decided)
+        return max(self.decided, default=-1)
 
 
 @dataclass
@@ -516,7 +549,9 @@ class _Walk:
         self.scene.shows(*self.expected)
 
     def _restart(self) -> None:
-        self.runs.append(self.scene.run(len(self.runs) + 1))
+        runs = {number: run.token for number, run in enumerate(self.runs, 1)}
+        past = _Known(dict(enumerate(self.decided)), runs)
+        self.runs.append(self.scene.run(len(self.runs) + 1, past=past))
         if self.decided:
             self._commit()
 

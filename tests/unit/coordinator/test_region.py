@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 from tests.unit.coordinator.builders import (
     REGION,
     VARIABLES,
@@ -374,6 +375,50 @@ def test_sink_that_the_flow_no_longer_has_is_not_committed_again() -> None:
     orders = coordinator.handle(Recovered(region=REGION, newest=newest))
 
     assert [o.sink for o in orders if isinstance(o, CommitSink)] == ["out"]
+
+
+GIVEN = SinkOutput(kind="files", tokens=("t",), place="here", before=1)
+
+
+@pytest.mark.parametrize(
+    ("newest", "settled", "before"),
+    [
+        pytest.param(make_manifest(3, outputs={"out": GIVEN}), [], 3, id="rows"),
+        pytest.param(
+            make_manifest(3, outputs={"out": structs.replace(GIVEN, tokens=())}),
+            [],
+            1,
+            id="none",
+        ),
+        pytest.param(
+            make_manifest(3, outputs={"out": structs.replace(GIVEN, place="there")}),
+            [],
+            None,
+            id="elsewhere",
+        ),
+        pytest.param(make_manifest(3, outputs={}), [], None, id="new"),
+        pytest.param(
+            make_manifest(3, parent=1, outputs={"out": GIVEN}), [], 1, id="restored"
+        ),
+        pytest.param(
+            make_manifest(3, outputs={"out": GIVEN}), ["out"], 1, id="given-up"
+        ),
+    ],
+)
+def test_manifest_says_which_epoch_a_sink_was_given_last(
+    newest: Manifest, settled: list[str], before: int | None
+) -> None:
+    coordinator = RegionCoordinator(make_plan(places={"out": "here"}))
+    event = Recovered(region=REGION, newest=newest, settled=frozenset(settled))
+    for order in coordinator.handle(event):
+        if isinstance(order, CommitSink):
+            coordinator.handle(
+                SinkCommitted(region=REGION, sink=order.sink, epoch=order.epoch)
+            )
+
+    manifest = run_epoch(coordinator, planned(0, 3, 1), both(4))
+
+    assert manifest.outputs["out"].before == before
 
 
 def test_region_without_sinks_goes_on_at_once() -> None:

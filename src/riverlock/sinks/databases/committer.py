@@ -104,6 +104,7 @@ class SqlCommitter:
         Raises:
             FencedError: A newer run has opened the sink.
             ForeignEpochError: The table has an epoch that this store has not decided.
+            CommitRejectedError: It lacks epochs that it had.
             InvalidFlowError: The table does not fit the stream.
             SinkUnavailableError: The database does not answer.
             InvalidConfigError: It does not let us in, or has forgotten our epochs.

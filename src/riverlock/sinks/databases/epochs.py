@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from riverlock.core.errors import CommitRejectedError, InvalidConfigError
-from riverlock.sinks.committer import check_past, fenced, of_the_origin
+from riverlock.sinks.committer import check_kept, check_past, fenced, of_the_origin
 from riverlock.snapshot.past import Claim, Commit
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class EpochTable:
         Raises:
             FencedError: A newer run of this store has opened the sink.
             ForeignEpochError: The database has an epoch that it has not decided.
+            CommitRejectedError: The database lacks epochs that it had.
             InvalidConfigError: We are a fork, and the table is that of the origin; or
                 our row is gone.
         """
@@ -94,6 +95,7 @@ class EpochTable:
         else:
             try:
                 check_past(owner, found.claim, found.commit, place)
+                check_kept(owner, found.commit, place=place, name=place)
             except Exception:
                 connection.rollback()
                 raise
