@@ -62,9 +62,22 @@ class Topics:
     """
 
     def __init__(
-        self, connection: Connection, names: tuple[str, ...], uid: str, isolation: str
+        self,
+        connection: Connection,
+        names: tuple[str, ...],
+        uid: str,
+        isolation: str,
+        *,
+        waits: bool = False,
     ) -> None:
         """Make a client; it connects when it is asked for something.
+
+        Args:
+            connection: Where the cluster is.
+            names: The topics.
+            uid: The source's, for errors.
+            isolation: Whether transactions that are not decided count.
+            waits: Whether a topic that does not exist is waited for.
 
         Raises:
             InvalidConfigError: The client does not know an option.
@@ -73,6 +86,7 @@ class Topics:
         from confluent_kafka.admin import AdminClient
 
         self._connection, self._names, self._uid = connection, names, uid
+        self._waits = waits
         self._is_committed = isolation == "read_committed"
         self._noticed: KafkaError | None = None
         self._layout: Layout | None = None
@@ -169,14 +183,21 @@ class Topics:
                 what=f"Kafka at {self._connection.servers} does not answer: {text}",
             )
         if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise SourceError(
-                self._uid,
-                what=f"topic or partition {what} does not exist at"
-                f" {self._connection.servers}",
-                hint="if it was deleted and made anew, its records are others:"
-                " begin a new store",
-            )
+            raise self._missing(what)
         raise SourceError(self._uid, what=text)
+
+    def _missing(self, what: str) -> SourceError:
+        place = f"topic or partition {what} does not exist at"
+        if self._waits:
+            said = f"{place} {self._connection.servers} yet"
+            return SourceUnavailableError(self._uid, what=said)
+        return SourceError(
+            self._uid,
+            what=f"{place} {self._connection.servers}",
+            hint="correct the name, or create it; missing='wait' waits until it comes;"
+            " if it was deleted and made anew, its records are others: begin a new"
+            " store",
+        )
 
     def _remember(self, error: KafkaError) -> None:
         self._noticed = error

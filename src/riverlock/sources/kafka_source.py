@@ -13,6 +13,7 @@ from riverlock.core.types import Field, Schema, SchemaLike, schema_of
 from riverlock.kafka.columns import COLUMNS
 from riverlock.kafka.connection import Connection, connection_to
 from riverlock.kafka.registry import Registry, registry_at
+from riverlock.sources.base import check_missing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,7 @@ class Kafka:
     allow_gap: bool
     bounded: bool
     schema: Schema
+    missing: str = "fail"
     kind: str = "kafka"
 
     @property
@@ -75,6 +77,7 @@ def kafka(  # noqa: PLR0913 - keyword-only settings
     isolation: str = "read_committed",
     allow_gap: bool = False,
     bounded: bool = False,
+    missing: str = "fail",
     options: Mapping[str, object] | None = None,
 ) -> Kafka:
     """Read topics of Kafka, each record exactly once; needs ``riverlock[kafka]``.
@@ -108,6 +111,9 @@ def kafka(  # noqa: PLR0913 - keyword-only settings
             instance. By default the flow stops, and says which.
         bounded: Read up to the end as of the first start. Event time then ends with it,
             so that every window and timer is done.
+        missing: What if a topic does not exist: ``fail``, when the flow is checked, at
+            its start and while it runs; or ``wait`` until it comes: nothing is read
+            before all topics are there, and ``check`` says which is not.
         options: Settings of Kafka's client (librdkafka), such as
             ``{"security.protocol": "SASL_SSL"}``. They are never stored or shown.
 
@@ -122,6 +128,7 @@ def kafka(  # noqa: PLR0913 - keyword-only settings
     _check(value, _VALUES, "value of Kafka records")
     _check(isolation, _ISOLATIONS, "isolation")
     _check(bad_rows, ("report", "fail"), "bad_rows")
+    check_missing(missing)
     _check_starting(starting, topics)
     payload = None if schema is None else schema_of(schema)
     return Kafka(
@@ -136,6 +143,7 @@ def kafka(  # noqa: PLR0913 - keyword-only settings
         isolation=isolation,
         allow_gap=allow_gap,
         bounded=bounded,
+        missing=missing,
         schema=_columns(value, payload, prefix),
     )
 

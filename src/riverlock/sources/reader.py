@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.records import InputRange
 
-__all__ = ["Reader", "Rechecked", "Situated", "check_situated"]
+__all__ = ["Parted", "Reader", "Rechecked", "Situated", "check_situated"]
 
 
 class Reader(Protocol):
@@ -88,6 +88,27 @@ class Situated(Protocol):
         Raises:
             SourceError: It is not; nothing was read.
         """
+        ...
+
+
+@runtime_checkable
+class Parted(Protocol):
+    """A reader whose rows can be read once for both, the stream and its ``.bad``.
+
+    For sources that might tell them otherwise when they are read again.
+    """
+
+    @property
+    def has_bad_rows(self) -> bool:
+        """Whether any row can be bad."""
+        ...
+
+    def read_whole(self, start: Any, end: Any) -> Any:
+        """Return all rows of a range, and what is needed to tell the bad ones."""
+        ...
+
+    def part(self, whole: Any, *, bad: bool) -> Any:
+        """Return the rows of the stream, or those of ``.bad``, by looking at each."""
         ...
 
 

@@ -11,6 +11,7 @@ from riverlock.core.errors import InvalidConfigError
 from riverlock.core.times import duration_us
 from riverlock.core.types import Schema, SchemaLike, schema_of
 from riverlock.databases.address import Address, parse_address
+from riverlock.sources.base import check_missing
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -48,6 +49,7 @@ class Sql:
     unique: bool | None
     delay_us: int | None
     bounded: bool
+    missing: str = "fail"
     kind: str = "sql"
 
     @property
@@ -67,6 +69,7 @@ def sql(  # noqa: PLR0913 - keyword-only settings
     unique: bool | None = None,
     delay: str | timedelta | None = None,
     bounded: bool = False,
+    missing: str = "fail",
 ) -> Sql:
     """Read the rows of a table, each exactly once, new ones as they appear.
 
@@ -92,6 +95,9 @@ def sql(  # noqa: PLR0913 - keyword-only settings
             transactions are open. MySQL and MariaDB need it.
         bounded: Read up to the greatest value as of the first start. Event time then
             ends with it, so that every window and timer is done.
+        missing: What if the table, or SQLite's file, is not there: ``fail``, when the
+            flow is checked and at its start; or ``wait`` until it comes: nothing is
+            read before, and ``check`` says what is not there. Not with ``query``.
 
     Raises:
         InvalidConfigError: The URL or an argument does not fit.
@@ -114,6 +120,13 @@ def sql(  # noqa: PLR0913 - keyword-only settings
     if known is not None:
         _check_schema(known, column)
     _check_after(after, address.dialect)
+    check_missing(missing)
+    if missing == "wait" and table is None:
+        raise InvalidConfigError(
+            "missing='wait' of sql source",
+            expected="table=, which can be looked for",
+            found="query=",
+        )
     if address.dialect == "mysql" and delay is None and not bounded:
         raise InvalidConfigError(
             "sql source of MySQL or MariaDB",
@@ -133,6 +146,7 @@ def sql(  # noqa: PLR0913 - keyword-only settings
         unique=unique,
         delay_us=None if delay is None else duration_us(delay),
         bounded=bounded,
+        missing=missing,
     )
 
 

@@ -273,7 +273,7 @@ class _Compiler:
                 hint="end a stream with .write(...)",
             )
         stages: list[KeyedStage | WriteStage] = []
-        for node in self._nodes:
+        for node in self._sharing.nodes:
             if isinstance(node, Late):
                 self._sharing.check_late(node)
             if isinstance(node, Keyed):

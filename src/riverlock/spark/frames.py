@@ -53,6 +53,7 @@ __all__ = [
     "Frames",
     "LateRows",
     "Rows",
+    "WholeRead",
     "as_column",
     "hidden_columns",
     "known_columns",
@@ -93,6 +94,10 @@ def known_columns(frame: DataFrame) -> Schema:
         with suppress(DefinitionError):
             found |= {f.name: f for f in schema_of(StructType([each])).fields}
     return Schema(tuple(f for f in found.values() if f.name not in HIDDEN))
+
+
+class WholeRead(Read):
+    """Rows of a source, bad ones too, that a stage reads for both kinds of ``Read``."""
 
 
 class Rows(NamedTuple):
@@ -173,6 +178,8 @@ class Frames:
         self._staged = staged
         self._late = late or {}
         self._shared: dict[Node, Rows] = {}
+        # What stages have read whole, by uid of the source.
+        self._whole: dict[str, WholeRead] = {}
         self._says_source = says_source or len(event_times) > 1
         self._made: dict[Node, DataFrame] = {}
 
@@ -217,6 +224,8 @@ class Frames:
     def share(self, node: Node, rows: Rows) -> None:
         """Take rows of a node from now on that a stage has evaluated."""
         self._shared[node] = rows
+        if isinstance(node, WholeRead):
+            self._whole[node.uid] = node
         self._made.pop(node, None)
 
     def _make(self, node: Node) -> DataFrame:
@@ -264,8 +273,14 @@ class Frames:
 
     def _read(self, node: Read) -> DataFrame:
         reader: Any = self._readers[node.uid]
+        if node.uid in self._whole:
+            whole = self.frame(self._whole[node.uid])
+            parted: DataFrame = reader.part(whole, bad=node.reads_bad_rows)
+            return parted
         span = self._ranges[node.uid]
         read = reader.read_bad if node.reads_bad_rows else reader.read
+        if isinstance(node, WholeRead):
+            read = reader.read_whole
         frame: DataFrame = read(span.start, span.end)
         number = list(self._readers).index(node.uid)
         has_positions = (

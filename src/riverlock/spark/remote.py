@@ -79,10 +79,10 @@ class RemoteError(Exception):
         super().__init__(f"riverlock-error[{packed}]")
 
 
-def bad_row_error(source: str, record: Column) -> Column:
+def bad_row_error(source: str, place: Column, record: Column) -> Column:
     """Return an expression that raises in a task: a row cannot be parsed."""
     shown = F.substring(record, 1, _SHOWN_CHARACTERS)
-    parts = (F.lit(source), F.input_file_name(), shown)
+    parts = (F.lit(source), place, shown)
     packed = [F.translate(F.base64(p.cast("binary")), "\r\n", "") for p in parts]
     text = F.concat_ws(",", *packed)
     return F.raise_error(F.concat(F.lit("riverlock-bad-row["), text, F.lit("]")))
@@ -92,11 +92,11 @@ def _find_bad_row(error: Exception) -> SourceError | None:
     match = _BAD_ROW.search(str(error))
     if match is None:
         return None
-    source, file, record = (base64.b64decode(p).decode() for p in match.groups())
+    source, place, record = (base64.b64decode(p).decode() for p in match.groups())
     return SourceError(
         source,
-        what=f"a row of {file} cannot be parsed: {record}",
-        hint="nothing of this epoch was written; mend the file, or let"
+        what=f"a row of {place} cannot be parsed: {record}",
+        hint="nothing of this epoch was written; mend it there, or let"
         " bad_rows='report' keep such rows out of the stream and offer them as .bad",
     )
 

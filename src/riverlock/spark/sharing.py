@@ -3,7 +3,8 @@
 Several stages may read one step: sinks, keyed operators, what asks for late records.
 Each would evaluate it anew. Where that might give other rows (functions of users,
 chance, tables and sources that change meanwhile), a stage of its own evaluates it, and
-the others read what it staged. Dead letters of a function come with its results.
+the others read what it staged. Dead letters of a function come with its results, and
+bad rows of a source with its good ones.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from riverlock.flow.graph import (
     Write,
     inputs_of,
 )
-from riverlock.spark.frames import Frames, Rows
+from riverlock.sources.reader import Parted
+from riverlock.spark.frames import Frames, Rows, WholeRead
 from riverlock.spark.gaps import with_gap
 from riverlock.spark.repeatable import is_repeatable
 
@@ -60,20 +62,23 @@ class Sharing:
             make_frames: Makes frames of empty ranges.
         """
         self._readers = readers
-        nodes = flow.nodes
+        self._whole = _whole_reads(flow, readers)
+        # Inputs first: what is read whole is what its readers stand on.
+        self.nodes = nodes = (*self._whole.values(), *flow.nodes)
         self._dead = {
             n.input: n
             for n in nodes
             if isinstance(n, Output) and isinstance(n.input, RowWise)
         }
         self._later = Counter(
-            each for n in nodes if not isinstance(n, Write) for each in _read_by(n)
+            each for n in nodes if not isinstance(n, Write) for each in self._read_by(n)
         )
         self._is_written = {n.input for n in nodes if isinstance(n, Write)}
         self._shared: set[Node] = set()
         # Only what lies above sources is looked at.
         self._frames, sources = make_frames(), make_frames()
-        for read in flow.find(Read):
+        reads = [n for n in nodes if isinstance(n, Read)]
+        for read in reads:
             self._frames.share(read, Rows(sources.frame(read).schema))
 
     def dead_letters(self, node: Node) -> Output | None:
@@ -103,7 +108,7 @@ class Sharing:
 
     def reads_shared(self, node: Node) -> bool:
         """Tell whether a node needs rows that a stage has evaluated."""
-        return node in self._shared or any(map(self.reads_shared, _read_by(node)))
+        return node in self._shared or any(map(self.reads_shared, self._read_by(node)))
 
     def check_late(self, node: Late) -> None:
         """Refuse to tell late records where the rule would be another each time.
@@ -128,22 +133,34 @@ class Sharing:
         if node in self._shared:
             return True
         match node:
-            case Read():
+            case Read() if not self._read_by(node):
                 return self._readers[node.uid].is_repeatable
             case RowWise():
                 return False
             case Relational() if node.operation in _UNSURE:
                 return False
             case _:
-                return all(map(self._is_known, _read_by(node)))
+                return all(map(self._is_known, self._read_by(node)))
+
+    def _read_by(self, node: Node) -> tuple[Node, ...]:
+        """Return what is evaluated in the stage that evaluates a node."""
+        match node:
+            case Late():
+                return (node.input.input,)
+            case Output():
+                return ()  # staged by the tasks of its operator, or function
+            case Read() if node.uid in self._whole and not isinstance(node, WholeRead):
+                return (self._whole[node.uid],)
+            case _:
+                return inputs_of(node)
 
 
-def _read_by(node: Node) -> tuple[Node, ...]:
-    """Return what is evaluated in the stage that evaluates a node."""
-    match node:
-        case Late():
-            return (node.input.input,)
-        case Output():
-            return ()  # staged by the tasks of its operator, or function
-        case _:
-            return inputs_of(node)
+def _whole_reads(flow: Flow, readers: Mapping[str, Reader]) -> dict[str, WholeRead]:
+    """Return what is to be read once for a stream and its bad rows, by uid."""
+    found = {}
+    for read in flow.find(Read):
+        reader = readers[read.uid]
+        is_parted = isinstance(reader, Parted) and reader.has_bad_rows
+        if read.reads_bad_rows and is_parted:
+            found[read.uid] = WholeRead(uid=read.uid, source=read.source)
+    return found

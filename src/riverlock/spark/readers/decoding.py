@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BODY", "CORRUPT", "decoding_of"]
 
-# The columns of a value, and in them what is wrong with a bad one.
+# The columns of a value, and what is wrong with a bad one.
 BODY: Final = "__rl_body"
 CORRUPT: Final = "__rl_corrupt"
 
@@ -58,10 +58,8 @@ class DecodeTask:
         found, wrong = self.decoder.decoded(batch.column("value").to_pylist())
         if not self.reports:
             self._refuse(batch, wrong)
-            return batch.append_column(BODY, found)
-        names = [*self.decoder.schema.names, CORRUPT]
-        fields = [*found.flatten(), pa.array(wrong, pa.string())]
-        return batch.append_column(BODY, pa.StructArray.from_arrays(fields, names))
+        batch = batch.append_column(BODY, found)
+        return batch.append_column(CORRUPT, pa.array(wrong, pa.string()))
 
     def _refuse(self, batch: pa.RecordBatch, wrong: list[str | None]) -> None:
         for place, why in enumerate(wrong):

@@ -205,7 +205,8 @@ class FilesReader:
             return frame
         corrupt = F.col(CORRUPT)
         if self._source.bad_rows == "fail":
-            bad = F.when(corrupt.isNotNull(), bad_row_error(self._uid, corrupt))
+            said = bad_row_error(self._uid, F.input_file_name(), corrupt)
+            bad = F.when(corrupt.isNotNull(), said)
             return frame.withColumn(CORRUPT, bad).where(corrupt.isNull()).drop(CORRUPT)
         if start != end:
             self._counting = Observation()

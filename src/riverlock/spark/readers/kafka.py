@@ -21,7 +21,8 @@ from riverlock.spark.readers.decoding import BODY as _BODY
 from riverlock.spark.readers.decoding import CORRUPT as _CORRUPT
 from riverlock.spark.readers.decoding import decoding_of
 from riverlock.spark.readers.files import has_counted, is_counted
-from riverlock.spark.remote import RemoteError
+from riverlock.spark.readers.json_text import JsonText
+from riverlock.spark.remote import RemoteError, bad_row_error
 from riverlock.spark.structs import struct_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ __all__ = ["KafkaReader", "spans_by_task"]
 log = logging.getLogger(__name__)
 # Reading less than this in a task of its own costs more than it saves.
 _LEAST_OFFSETS: Final = 20_000
+# What Spark makes of a value that is JSON.
+_ROW: Final = "__rl_row"
 # Positions: the partition's place in the range above 36 bits of offset in it.
 _PLACE_BITS: Final = 36
 
@@ -59,7 +62,13 @@ class KafkaReader:
             InvalidConfigError: The client does not know an option.
         """
         self._spark, self._source, self._uid = spark, source, uid
-        self._topics = Topics(source.connection, source.topics, uid, source.isolation)
+        self._topics = Topics(
+            source.connection,
+            source.topics,
+            uid,
+            source.isolation,
+            waits=source.missing == "wait",
+        )
         # Counts of bad rows by range, oldest first: the next may be read ahead.
         self._counts: dict[str, Observation] = {}
         self._told: set[str] = set()
@@ -201,64 +210,78 @@ class KafkaReader:
 
     def read(self, start: Any, end: Any) -> DataFrame:
         """Read the records, with their values decoded."""
-        frame = self._records(start, end)
-        source, prefix = self._source, self._source.prefix
-        if source.payload is None:
-            shown = [_renamed(f.name, prefix) for f in struct_of(COLUMNS)]
-            return frame.select(*shown, *_positions(frame))
-        parsed = self._parsed(frame)
-        if source.bad_rows == "report":
-            if start != end:
-                parsed = self._counted(parsed, start)
-            parsed = parsed.where(~self._is_bad())
-        payload = [F.col(f"{_BODY}.`{n}`") for n in source.payload.names]
-        own = [f.name for f in struct_of(COLUMNS) if f.name != "value"]
-        record = [_renamed(name, prefix) for name in own]
-        return parsed.select(*payload, *record, *_positions(frame))
+        return self.part(self.read_whole(start, end), bad=False)
 
-    def _counted(self, parsed: DataFrame, start: Any) -> DataFrame:
+    def read_bad(self, start: Any, end: Any) -> DataFrame:
+        """Read the records whose values are no such objects."""
+        return self.part(self.read_whole(start, end), bad=True)
+
+    @property
+    def has_bad_rows(self) -> bool:
+        """Whether a value can be bad, and is told by ``part``."""
+        return self._source.payload is not None and self._source.bad_rows == "report"
+
+    def read_whole(self, start: Any, end: Any) -> DataFrame:
+        """Read the records as they are, with what their values decode to."""
+        frame = self._records(start, end)
+        if self._source.payload is None:
+            return frame.withColumn(_CORRUPT, F.lit(None).cast("string"))
+        decoded = self._decoded(frame)
+        counts = self._source.bad_rows == "report" and start != end
+        return self._counted(decoded, start) if counts else decoded
+
+    def part(self, whole: DataFrame, *, bad: bool) -> DataFrame:
+        """Return the rows of the stream, or those of ``.bad``."""
+        corrupt, positions = F.col(_CORRUPT), _positions(whole)
+        if bad:
+            record = F.col("value").alias("record")
+            shown = ("topic", "partition", "offset", record)
+            return whole.where(corrupt.isNotNull()).select(*shown, *positions)
+        payload, own = self._source.payload, struct_of(COLUMNS).names
+        columns = [_renamed(name, self._source.prefix) for name in own]
+        if payload is not None:
+            columns = [F.col(f"{_BODY}.`{n}`") for n in payload.names]
+            kept = [name for name in own if name != "value"]
+            columns += [_renamed(name, self._source.prefix) for name in kept]
+        return whole.where(corrupt.isNull()).select(*columns, *positions)
+
+    def _counted(self, decoded: DataFrame, start: Any) -> DataFrame:
         """Count bad rows; once per range, however many stages read it."""
         name = str(sorted(start["partitions"].items()))
         known = self._counts.get(name)
         if known is not None and is_counted(known):
-            return parsed
+            return decoded
         self._counts[name] = counting = Observation()
-        return parsed.observe(counting, F.count_if(self._is_bad()).alias("bad_rows"))
+        bad = F.count_if(F.col(_CORRUPT).isNotNull())
+        return decoded.observe(counting, bad.alias("bad_rows"))
 
-    def read_bad(self, start: Any, end: Any) -> DataFrame:
-        """Read the records whose values are no such objects."""
-        frame = self._records(start, end)
-        if self._source.payload is None or self._source.bad_rows == "fail":
-            bad = frame.limit(0)
-        else:
-            bad = self._parsed(frame).where(self._is_bad())
-        record = F.col("value").alias("record")
-        return bad.select("topic", "partition", "offset", record)
-
-    def _parsed(self, frame: DataFrame) -> DataFrame:
+    def _decoded(self, frame: DataFrame) -> DataFrame:
+        """Add the columns of values, and what is wrong with bad ones."""
         assert self._source.payload is not None
         schema = struct_of(self._source.payload)
-        mode = {"mode": "FAILFAST"}
-        if self._source.bad_rows == "report":
-            schema.add(StructField(_CORRUPT, StringType()))
-            mode = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         decoding = decoding_of(self._source, self._uid)
-        if decoding is not None:
-            found = StructType([*frame.schema.fields, StructField(_BODY, schema)])
-            return frame.mapInArrow(decoding, found)
-        body = F.from_json(F.col("value").cast("string"), schema, mode)
-        parsed = frame.withColumn(_BODY, body)
-        if self._source.bad_rows == "report":
-            return parsed
-        place = F.concat_ws("-", "topic", "partition", "offset")
-        said = F.concat(F.lit("the value is no JSON object: "), place)
-        checked = F.when(_is_no_object(), F.raise_error(said)).otherwise(F.col(_BODY))
-        return parsed.withColumn(_BODY, checked)
+        if decoding is None:
+            return self._from_json(frame, JsonText(schema, {}))
+        more = [StructField(_BODY, schema), StructField(_CORRUPT, StringType())]
+        return frame.mapInArrow(decoding, StructType([*frame.schema.fields, *more]))
 
-    def _is_bad(self) -> Column:
-        """Whether the value of a parsed record is bad; one without any is not."""
-        said = F.col(f"{_BODY}.{_CORRUPT}").isNotNull()
-        return said | _is_no_object() if self._source.value == "json" else said
+    def _from_json(self, frame: DataFrame, json: JsonText) -> DataFrame:
+        text, row = F.col("value").cast("string"), F.col(_ROW)
+        parsed = frame.withColumn(_ROW, json.parsed(text))
+        if SEQ in frame.columns:
+            # A column that is not computed twice keeps Spark from parsing twice.
+            once = F.monotonically_increasing_id() * 0
+            parsed = parsed.withColumn(SEQ, F.col(SEQ) + once)
+        # A record without any value is one of nulls.
+        is_bad = F.col("value").isNotNull() & json.is_bad(text, row)
+        said = F.lit("no JSON object of these columns")
+        if self._source.bad_rows == "fail":
+            number = F.concat_ws("-", "topic", "partition")
+            place = F.concat(number, F.lit(" at offset "), "offset")
+            said = bad_row_error(self._uid, place, F.make_valid_utf8(text))
+        body, corrupt = F.struct(*json.columns(row)), F.when(is_bad, said)
+        found = parsed.withColumn(_BODY, body).withColumn(_CORRUPT, corrupt)
+        return found.drop(_ROW)
 
     def _records(self, start: Any, end: Any) -> DataFrame:
         """Return the records as they are, with their positions."""
@@ -383,17 +406,6 @@ class _ReadTask:
                 yield batch.append_column(SEQ, position)
         except RiverlockError as error:
             raise RemoteError(error) from error
-
-
-def _is_no_object() -> Column:
-    """Whether a value is none though Spark has parsed it.
-
-    Of nothing but spaces, and of an empty list, it makes nulls; of a longer list, its
-    first object; and what is no text becomes one, with other characters.
-    """
-    text = F.col("value").cast("string")
-    is_object = F.is_valid_utf8(text) & text.rlike(r"\A\s*\{")
-    return F.col("value").isNotNull() & (F.col(_BODY).isNull() | ~is_object)
 
 
 def _renamed(name: str, prefix: str) -> Column:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from riverlock.core.errors import InvalidFlowError
+from riverlock.core.errors import InvalidFlowError, SourceError, SourceUnavailableError
 from riverlock.core.types import Field, Schema, Type, type_of
 from riverlock.sources.sql_source import ORDERED
 
@@ -114,8 +115,11 @@ def select(database: Database, source: Sql, uid: str) -> Selection:
 
     Raises:
         InvalidFlowError: Table or column are not there, or of no use.
+        SourceError: A file is not there, or a query is refused.
+        SourceUnavailableError: A table is not there, and waited for.
     """
-    layout = None if source.table is None else _layout(database, source.table, uid)
+    _check_file(source, uid)
+    layout = None if source.table is None else _layout(database, source, uid)
     schema = source.schema
     if layout is not None:
         schema = _schema(database, source, layout, uid)
@@ -137,7 +141,7 @@ def select(database: Database, source: Sql, uid: str) -> Selection:
         as_bytes.format(quoted(f.name)) if f.type.kind == "string" else quoted(f.name)
         for f in schema.fields
     ]
-    return Selection(
+    chosen = Selection(
         # A line of its own ends a comment, should the query end with one.
         source=f"({source.query}\n) riverlock_rows"
         if source.table is None
@@ -150,6 +154,37 @@ def select(database: Database, source: Sql, uid: str) -> Selection:
         ),
         ties=() if is_unique else tuple(ties),
     )
+    if layout is None:
+        _check_query(database, chosen, uid)
+    return chosen
+
+
+def _check_query(database: Database, chosen: Selection, uid: str) -> None:
+    """See that a query can be asked, and gives the columns.
+
+    SQLite would take the name of one that it does not know for a text.
+    """
+    found = database.names(f"SELECT * FROM {chosen.source} WHERE 1 = 0")
+    known = {name.casefold() for name in found}
+    for name in chosen.schema.names:
+        if name.casefold() not in known:
+            raise InvalidFlowError(
+                f"column {name!r} of source {uid!r}",
+                expected=f"one of the query: {', '.join(found)}",
+                found=repr(name),
+            )
+
+
+def _check_file(source: Sql, uid: str) -> None:
+    """See that a file of SQLite is there; a server is asked."""
+    file = Path(source.address.database)
+    is_awaited = source.missing == "wait"
+    if source.address.dialect == "sqlite" and not is_awaited and not file.exists():
+        raise SourceError(
+            uid,
+            what=f"{file} is not there",
+            hint="correct the path; missing='wait' waits until it comes",
+        )
 
 
 def _expression(name: str, kind: Type, stored: str | None, text: str) -> str:
@@ -167,15 +202,21 @@ def _stored(database: Database, layout: Layout | None) -> dict[str, str]:
     return {name: column.type for name, column in layout.columns.items()}
 
 
-def _layout(database: Database, table: str, uid: str) -> Layout:
+def _layout(database: Database, source: Sql, uid: str) -> Layout:
+    table = source.table
+    assert table is not None
     found = database.use(lambda line: database.dialect.layout(line, table))
-    if found is None:
-        raise InvalidFlowError(
-            f"source {uid!r}",
-            expected=f"a table {table} at {database.address}",
-            found="none",
-        )
-    return found
+    if found is not None:
+        return found
+    if source.missing == "wait":
+        said = f"there is no table {table} at {database.address} yet"
+        raise SourceUnavailableError(uid, what=said)
+    raise InvalidFlowError(
+        f"source {uid!r}",
+        expected=f"a table {table} at {database.address}",
+        found="none",
+        hint="correct the name, or create it; missing='wait' waits until it comes",
+    )
 
 
 def _schema(database: Database, source: Sql, layout: Layout, uid: str) -> Schema:

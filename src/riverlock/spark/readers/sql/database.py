@@ -52,6 +52,16 @@ class Database:
         """Run a statement in a transaction of its own; returns its rows."""
         return self.use(lambda line: self._answers(line, text, values))
 
+    def names(self, text: str) -> list[str]:
+        """Return the columns that a statement gives."""
+
+        def described(line: Any) -> list[str]:
+            with closing(line.cursor()) as cursor:
+                self._execute(cursor, text, ())
+                return [str(column[0]) for column in cursor.description]
+
+        return self.use(described)
+
     def use(self, action: Callable[[Any], T]) -> T:
         """Do something with a connection, in a transaction of its own."""
         with self._turn:
