@@ -228,23 +228,10 @@ class TimeRangeError(RiverlockError, ValueError):
             epoch=epoch,
         )
 
-    def of(
-        self,
-        *,
-        operator: str,
-        key: object = None,
-        record: str | None = None,
-        epoch: int | None = None,
-    ) -> TimeRangeError:
+    def of(self, **place: Any) -> TimeRangeError:
         """Return the same error of an operator and a record."""
-        return TimeRangeError(
-            self.__dict__["value"],
-            column=self.__dict__["column"],
-            operator=operator,
-            key=key,
-            record=record,
-            epoch=epoch,
-        )
+        found = self.__dict__
+        return TimeRangeError(found["value"], column=found["column"], **place)
 
 
 class StateError(RiverlockError):
@@ -257,6 +244,9 @@ class StateTypeError(StateError, TypeError):
     """User code wrote a value that the declared type cannot hold."""
 
     code = "STATE_TYPE"
+    # The record that left it, and the line that did or may have; once they are known.
+    record: str | None = None
+    line: str = ""
 
     def __init__(
         self, *, operator: str, variable: str, key: object, expected: str, found: object
@@ -271,6 +261,16 @@ class StateTypeError(StateError, TypeError):
             key=key,
             expected=expected,
             found=repr(found)[:200],
+        )
+
+    def locate(self, *, record: str, epoch: int | None) -> None:
+        """Say of which record it is."""
+        self.record, self.__dict__["epoch"] = record, epoch
+        self.message += f", epoch {epoch}\n  {self.line}".rstrip()
+        self.message += f"\n  record: {record}"
+        self.hint = (
+            "nothing of this epoch was committed; change the declared type or the"
+            " value, or send such records to a dead-letter sink with on_error="
         )
 
 

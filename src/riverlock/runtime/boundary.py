@@ -53,7 +53,12 @@ def user_error(  # noqa: PLR0913 - everything that helps to find the record
     epoch: int | None = None,
 ) -> RiverlockError:
     """Return the error to raise for what user code raised."""
-    if isinstance(error, StateTypeError | StateCorruptedError | UserCodeError):
+    if isinstance(error, StateTypeError):
+        error.line = error.line or user_line(error.__traceback__)
+        if record is not None and error.record is None:
+            error.locate(record=shown(record), epoch=epoch)
+        return error
+    if isinstance(error, StateCorruptedError | UserCodeError):
         return error
     if isinstance(error, TimeRangeError):
         text = None if record is None else shown(record)

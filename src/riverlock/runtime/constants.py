@@ -9,17 +9,15 @@ epoch ends and before anything of it counts; a record costs nothing.
 from __future__ import annotations
 
 import difflib
-import dis
 import inspect
 from functools import cached_property
-from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import UndeclaredStateError
-from riverlock.flow.process import Process
+from riverlock.runtime.mentions import place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
 __all__ = ["Constants"]
 
@@ -50,7 +48,7 @@ class Constants:
                     operator=self._operator,
                     variable=name,
                     meant=close[0] if close and name not in known else None,
-                    place=_place(type(self._user), name),
+                    place=place_of(self._user, name),
                     is_constant=name in known,
                 )
 
@@ -58,29 +56,3 @@ class Constants:
         """Whether it is computed when it is first read, whichever key that is for."""
         kind = inspect.getattr_static(type(self._user), name, None)
         return isinstance(kind, cached_property)
-
-
-def _place(kind: type, name: str) -> str | None:
-    """Return where a class of the user's assigns an attribute."""
-    for cls in kind.__mro__:
-        if cls in Process.__mro__:
-            continue
-        for function in vars(cls).values():
-            if isinstance(function, FunctionType) and function.__name__ != "open":
-                for code in _codes(function.__code__):
-                    for line in _assignments(code, name):
-                        return f"{code.co_filename}:{line} in {function.__name__}"
-    return None
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _codes(inner)
-
-
-def _assignments(code: CodeType, name: str) -> Iterator[int | None]:
-    for each in dis.get_instructions(code):
-        if each.opname in ("STORE_ATTR", "DELETE_ATTR") and each.argval == name:
-            yield None if each.positions is None else each.positions.lineno

@@ -16,9 +16,14 @@ from contextlib import contextmanager
 from functools import partial
 from heapq import heappop, heappush
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from riverlock.core.errors import RiverlockError, StateCorruptedError, StateError
+from riverlock.core.errors import (
+    RiverlockError,
+    StateCorruptedError,
+    StateError,
+    StateTypeError,
+)
 from riverlock.core.times import nearest, to_iso
 from riverlock.flow.process import overrides
 from riverlock.runtime.boundary import shown, user_error, user_line
@@ -44,6 +49,8 @@ if TYPE_CHECKING:
 __all__ = ["Execution"]
 
 _LIMITS = (EVENT, PROCESSING)
+# Timers by key id: when, of which kind, and the key as bytes.
+Due: TypeAlias = dict[bytes, list[tuple[int, int, bytes]]]
 
 
 class Execution:
@@ -119,19 +126,48 @@ class Execution:
         self._instance.seal()
         for record in data.broadcast:
             step = partial(self._silent, self._user.on_broadcast, record, self.ctx)
-            self._instance.with_broadcast_writable(
-                partial(self._guard, "on_broadcast", step, record=record)
-            )
+            write = self._instance.with_broadcast_writable
+            self._guard("on_broadcast", write, step, record=record)
         self._guard("open or on_broadcast", self._check_no_key_was_needed)
         # Not before: ``open`` may choose what handles records.
-        self._turns = self._compiled(has_times=data.times is not None)
+        is_exact = self._program.has_dead_letters or self._instance.has_group_state
+        self._turns = self._compiled(data, is_exact=is_exact)
         due = self._due_timers()
+        try:
+            self._visit_all(data, due)
+            self._instance.close(records_broadcast=self._is_first)
+            self.log.table()
+        except StateTypeError as error:
+            raise self._told(error, data, due) from error
+
+    def _visit_all(self, data: KeyedInput, due: Due) -> None:
         if self._is_plain and not due and not data.initial:
             self._plain_visits(data)
-        else:
-            for position, key_id, key, group in self._visits(data, due):
-                self._visit(data, position, (key_id, group, key), due.get(key_id, ()))
-        self._instance.close(records_broadcast=self._is_first)
+            return
+        for position, key_id, key, group in self._visits(data, due):
+            self._visit(data, position, (key_id, group, key), due.get(key_id, ()))
+
+    def _told(
+        self, error: StateTypeError, data: KeyedInput, due: Due
+    ) -> RiverlockError:
+        """Return an error with its record: its key is visited again to find it.
+
+        The loop does not look how large a number is: that is found when all is stored.
+        """
+        if error.record is not None:
+            return error
+        key_id = self.log.refused or self._instance.visit.at[0]
+        self._turns = self._compiled(data, is_exact=True)
+        self.ctx._timers.clear()
+        self._instance.visit.forget()
+        for position, found, key, group in self._visits(data, due):
+            if found == key_id:
+                at = (key_id, group, key)
+                try:
+                    self._visit(data, position, at, due.get(key_id, ()))
+                except RiverlockError as told:
+                    return told
+        return error
 
     def table(self, name: str) -> pa.Table:
         """Return the rows of an output, with their event time.
@@ -186,9 +222,9 @@ class Execution:
             epoch=self._info.epoch,
         )
 
-    def _due_timers(self) -> dict[bytes, list[tuple[int, int, bytes]]]:
+    def _due_timers(self) -> Due:
         """Return stored timers that are due, by key id."""
-        due: dict[bytes, list[tuple[int, int, bytes]]] = {}
+        due: Due = {}
         for kind in _LIMITS:
             limit = self._limits[kind]
             if limit is not None:
@@ -197,7 +233,7 @@ class Execution:
         return due
 
     def _visits(
-        self, data: KeyedInput, due: dict[bytes, list[tuple[int, int, bytes]]]
+        self, data: KeyedInput, due: Due
     ) -> Iterable[tuple[int | None, bytes, tuple[Any, ...], int]]:
         """Give the keys to visit: position in the input (if any), id, key, group."""
         ids = data.ids
@@ -343,9 +379,10 @@ class Execution:
             if careful:
                 self._carefully("all records of the key", step)
             else:
+                self._instance.settle()  # not to be told of this step
                 self._guard("the function", self._settled_step, step)
 
-    def _compiled(self, *, has_times: bool) -> Turns:
+    def _compiled(self, data: KeyedInput, *, is_exact: bool) -> Turns:
         """Return the hot loop of the whole system, made for this operator."""
         ctx, instance = self.ctx, self._instance
         helpers = {
@@ -377,9 +414,10 @@ class Execution:
         return compiled(
             self._layout,
             instance.kinds,
-            has_times=has_times,
+            has_times=data.times is not None,
             has_result=self._result is not None,
             lends=instance.has_objects,
+            is_exact=is_exact,
             helpers=helpers,
         )
 
@@ -415,14 +453,15 @@ class Execution:
 
     def _dead_letter(self, error: Exception, record: Any) -> None:
         cause = error.__cause__ if isinstance(error, RiverlockError) else None
-        trace = (cause or error).__traceback__
+        traces = [e.__traceback__ for e in (cause, error) if e is not None]
+        lines = [*map(user_line, traces), getattr(error, "line", "")]
         self.dead.append(
             (
                 self._program.uid,
                 shown(self.ctx.key),
                 self._info.epoch,
                 f"{type(error).__name__}: {error}",
-                user_line(trace),
+                next(filter(None, lines), ""),
                 shown(record),
             )
         )
@@ -490,6 +529,7 @@ class Execution:
                         self._skip(at)
                         self._instance.check()
             else:
+                self._instance.settle()  # not to be told of the timer
                 self._guard("on_timer", self._settled_step, step, record=name)
             known.update(changed)
         finally:
@@ -497,7 +537,6 @@ class Execution:
         return changed
 
     def _settled_step(self, step: Callable[[], Iterable[Any] | None]) -> None:
-        self._instance.settle()
         self._emission.emit(step())
         self._instance.settle()
 

@@ -16,6 +16,7 @@ from riverlock.core.errors import StateError, StateTypeError
 from riverlock.flow.operators import BuiltIn, lends_objects
 from riverlock.flow.params import params_of
 from riverlock.runtime.constants import Constants
+from riverlock.runtime.mentions import place_of
 from riverlock.runtime.parameters import Parameters
 from riverlock.state.changelog import ChangeLog
 from riverlock.state.codec import Codec, codec_of, encode
@@ -145,6 +146,7 @@ class Instance:
         """Make the subclass, its instance and the visits of the three scopes."""
         self._layout, self._reader, self._log = layout, reader, log
         self._operator, self._visits_all = program.uid, program.visits_all
+        self._process = program.process
         # What was handed out since the last step and may have been changed in place.
         self.lent: list[Lender] = []
         self._lends = lends_objects(program.process)
@@ -178,10 +180,10 @@ class Instance:
         # What the process keeps besides, once it is open; our own are trusted.
         self._constants: Constants | None = None
         self._row = layout.rows["key"]
-        self._has_group_state = _is_used(layout, "group")
+        self.has_group_state = _is_used(layout, "group")
         # Whether nothing but the key's own state has to be looked after per key.
-        self.is_plain = not self._has_group_state and not program.visits_all
-        self._keeps_group = self._has_group_state and program.has_dead_letters
+        self.is_plain = not self.has_group_state and not program.visits_all
+        self._keeps_group = self.has_group_state and program.has_dead_letters
         self._group: int | None = None
         self._group_payload: bytes | None = None
         self._group_start: tuple[bytes | None, Any] = (None, [])
@@ -279,7 +281,7 @@ class Instance:
     def load(self, at: At, payload: bytes | None) -> None:
         """Begin a key's turn with its stored row."""
         self.visit.at = at
-        if self._has_group_state and at[1] != self._group:
+        if self.has_group_state and at[1] != self._group:
             self._leave_group()
             self._enter_group(at[1])
         if self._keeps_group:
@@ -346,7 +348,7 @@ class Instance:
         fields, settled = self.fields, self._settled
         for name, codec in self._packed:
             value = fields.get(name)
-            if type(value) is codec.plain:
+            if codec.is_normal(value):
                 continue
             if value is None:
                 fields.pop(name, None)
@@ -413,7 +415,7 @@ class Instance:
         self._parameters.check_unchanged(self._operator, self.fields)
         if self._constants is not None:
             self._constants.check()
-        if self._has_group_state:
+        if self.has_group_state:
             self._leave_group()
         visit, row = self._visits["broadcast"], self._layout.rows["broadcast"]
         self._take_back(row)
@@ -503,13 +505,15 @@ class Instance:
             return codec.normalise(value)
         except (TypeError, ValueError, ArithmeticError) as error:
             key = self.visit.at[2]
-            raise StateTypeError(
+            told = StateTypeError(
                 operator=self._operator,
                 variable=name,
                 key=key[0] if key is not None and len(key) == 1 else key,
                 expected=f"{codec.type.ddl} ({error})",
                 found=value,
-            ) from error
+            )
+            told.line = place_of(self._process, name) or ""
+            raise told from error
 
     def _take_back(self, row: Row) -> None:
         """Leave a default that was lent unset if it is as it was, byte by byte."""

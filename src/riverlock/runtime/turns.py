@@ -82,6 +82,7 @@ def compiled(  # noqa: PLR0913 - what the loop depends on
     has_times: bool,
     has_result: bool,
     lends: bool,
+    is_exact: bool,
     helpers: dict[str, Any],
 ) -> Turns:
     """Return the loop for an operator.
@@ -94,6 +95,8 @@ def compiled(  # noqa: PLR0913 - what the loop depends on
         has_times: Whether records have event times.
         has_result: Whether each key's turn ends with a row of the operator.
         lends: Whether there is state that may be changed in place.
+        is_exact: Whether values of the right type are looked at after each record, too:
+            a whole number may have more than 64 bits. If not so, that is found later.
         helpers: What the text calls by name.
     """
     row = layout.rows["key"]
@@ -104,6 +107,7 @@ def compiled(  # noqa: PLR0913 - what the loop depends on
         has_times=has_times,
         has_result=has_result,
         lends=lends,
+        is_exact=is_exact,
         has_objects=bool(row.objects),
         has_copies=bool(row.objects or row.copied),
     )
@@ -121,12 +125,13 @@ def _code(  # noqa: PLR0913 - what the text depends on
     has_times: bool,
     has_result: bool,
     lends: bool,
+    is_exact: bool,
     has_objects: bool,
     has_copies: bool,
 ) -> CodeType:
     details = {
         "set_time": "ctx._time_us = next(clock)" if has_times else "",
-        "settle": _settle(settled, lends=lends),
+        "settle": _settle(settled, lends=lends, is_exact=is_exact),
     }
     of_key = _EVENTS.format(records="records.between(begin, end)", **details)
     in_turn = _EVENTS.format(records="islice(stream, end - begin)", **details)
@@ -142,14 +147,28 @@ def _code(  # noqa: PLR0913 - what the text depends on
     return compile(text, "<turns>", "exec")
 
 
-def _settle(settled: tuple[tuple[str, str | None], ...], *, lends: bool) -> str:
+# What values of a type can be that are not stored: see ``Codec.is_normal``.
+_ODD = {
+    "int": " or not -0x8000000000000000 <= value < 0x8000000000000000",
+    "str": " or not value.isascii()",
+}
+
+
+def _settle(
+    settled: tuple[tuple[str, str | None], ...], *, lends: bool, is_exact: bool
+) -> str:
     """Settle what a record assigned, unless it all has its declared type already."""
     if not settled and not lends:
         return ""
     if any(kind is None for _, kind in settled):
         return "settle()"
     # An unset value is settled too: the default of ``get`` has the right type.
-    is_not = [f"type(get({n!r}, {k}_)) is not {k}" for n, k in settled]
+    is_not = [
+        f"type(value := get({n!r}, {k}_)) is not {k}{_ODD.get(k or '', '')}"
+        if is_exact
+        else f"type(get({n!r}, {k}_)) is not {k}"
+        for n, k in settled
+    ]
     return f"if {' or '.join([*is_not, *(['lent'] if lends else [])])}: settle()"
 
 

@@ -74,6 +74,9 @@ class ChangeLog:
         self._entries: list[Entry] = []
         self._timers: list[tuple[bytes, bytes, bytes | None]] = []
         self.added = 0
+        self._table: pa.Table | None = None
+        # The entry that ``table`` could not store.
+        self.refused: bytes | None = None
 
     def row(
         self,
@@ -158,6 +161,7 @@ class ChangeLog:
         """
         self._rows = {scope: _Rows() for scope in self._layout.rows}
         self._entries, self._timers = [], []
+        self._table = None
 
     @property
     def is_empty(self) -> bool:
@@ -190,11 +194,16 @@ class ChangeLog:
         return ids, payloads
 
     def table(self) -> pa.Table:
-        """Return the changes as a table sorted by id.
+        """Return the changes as a table sorted by id; call it when all are there.
 
         Raises:
             StateTypeError: User code assigned a value that the type cannot hold.
         """
+        if self._table is None:
+            self._table = self._made()
+        return self._table
+
+    def _made(self) -> pa.Table:
         import pyarrow as pa
 
         parts = [
@@ -221,7 +230,7 @@ class ChangeLog:
             values = [v or (None,) * len(row.names) for v in values]
         columns = zip(*values, strict=True)
         data = {
-            name: self._array(codec, list(column), name, rows.keys)
+            name: self._array(codec, list(column), name, rows)
             for name, codec, column in zip(row.names, row.codecs, columns, strict=True)
         }
         schema = self._layout.arrow
@@ -260,25 +269,28 @@ class ChangeLog:
             for i, values in enumerate(rows.values):
                 if values is None or values[at] is None:
                     continue
-                fixed = self._checked(codec, values[at], name, rows.keys[i])
+                fixed = self._checked(codec, values[at], name, rows, i)
                 fresh = (*values[:at], fixed, *values[at + 1 :])
                 rows.values[i] = fresh
                 rows.payloads[i] = encode(fresh)
 
-    def _checked(self, codec: Codec, value: Any, name: str, key: Key) -> Any:
+    def _checked(
+        self, codec: Codec, value: Any, name: str, rows: _Rows, place: int
+    ) -> Any:
         try:
             return codec.normalise(value)
         except (TypeError, ValueError, ArithmeticError) as error:
+            self.refused = rows.ids[place]
             raise StateTypeError(
                 operator=self._operator,
                 variable=name,
-                key=_shown(key),
+                key=_shown(rows.keys[place]),
                 expected=f"{codec.type.ddl} ({error})",
                 found=value,
             ) from error
 
     def _array(
-        self, codec: Codec, values: list[Any], name: str, keys: list[Key]
+        self, codec: Codec, values: list[Any], name: str, rows: _Rows
     ) -> pa.Array:
         import pyarrow as pa
 
@@ -287,9 +299,9 @@ class ChangeLog:
         try:
             return pa.array(values, codec.type.to_arrow())
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            for value, key in zip(values, keys, strict=True):
+            for place, value in enumerate(values):
                 if value is not None:
-                    self._checked(codec, value, name, key)
+                    self._checked(codec, value, name, rows, place)
             raise
 
     def _key_array(self, keys: list[Key]) -> pa.StructArray:

@@ -57,6 +57,15 @@ class Codec:
     normalise: Normaliser  # raises TypeError, ValueError
     to_arrow: Normaliser | None  # None: Arrow takes the value as it is
 
+    def is_normal(self, value: Any) -> bool:
+        """Tell quickly whether a value is stored as it is; if not so, it may be yet."""
+        plain = self.plain
+        if type(value) is not plain:
+            return False
+        if plain is int:
+            return bool(_LOWEST <= value <= _HIGHEST)
+        return plain is not str or str.isascii(value)
+
     @property
     def is_mutable(self) -> bool:
         """Whether a value can be changed in place."""
@@ -161,7 +170,7 @@ def _timestamp(value: Any) -> datetime:
         raise ValueError(message)
     if type(value) is not datetime:  # pandas has a subclass with nanoseconds
         return from_micros(micros(value))
-    return value.astimezone(UTC)
+    return value.astimezone(UTC).replace(fold=0)
 
 
 def _naive(value: Any) -> datetime:
@@ -169,13 +178,13 @@ def _naive(value: Any) -> datetime:
         raise _refuse("a datetime without time zone", value)
     if type(value) is not datetime:
         return from_micros(micros(value.replace(tzinfo=UTC))).replace(tzinfo=None)
-    return value
+    return value.replace(fold=0)  # which of two hours it is cannot be stored
 
 
 def _date(value: Any) -> date:
     if isinstance(value, datetime) or not isinstance(value, date):
         raise _refuse("a date", value)
-    return value
+    return value if type(value) is date else date(value.year, value.month, value.day)
 
 
 def _bytes(value: Any) -> bytes:
