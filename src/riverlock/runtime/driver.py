@@ -436,12 +436,14 @@ class RegionDriver:
 
     def _put(self, order: do.PutManifest) -> ev.Event:
         faults.hit("P6")
-        fenced = self._fenced()
-        if fenced is not None:
-            return fenced
         decided_us = order.manifest.started_us + self._took_us()
         manifest = msgspec.structs.replace(order.manifest, decided_us=decided_us)
         try:
+            # It must be known, not only looked for: a run that is fenced may decide
+            # one epoch more, if it slept just here, but not two (snapshot/closed).
+            owner = self.heartbeat.check()
+            if owner is not None:
+                return ev.Fenced(region=self.plan.region, owner=describe(owner))
             created = self.catalog.decide(manifest)
         except StorageError as error:
             return ev.PutFailed(

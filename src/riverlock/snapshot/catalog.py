@@ -20,6 +20,7 @@ from riverlock.core.errors import (
     UnsupportedFormatError,
 )
 from riverlock.core.ids import check_name
+from riverlock.snapshot.closed import CLOSED, without_closed
 from riverlock.snapshot.expiring import announced, written_at
 from riverlock.snapshot.layout import (
     FLOW,
@@ -113,7 +114,7 @@ class Catalog:
 
     def listed_epochs(self) -> list[tuple[int, Entry]]:
         """Return the retained epochs and their manifests, oldest first."""
-        return numbered(self.storage.list(self.paths.epochs))
+        return without_closed(numbered(self.storage.list(self.paths.epochs)))
 
     def epochs(self) -> list[int]:
         """Return the retained epochs, oldest first."""
@@ -136,6 +137,8 @@ class Catalog:
             data = self.storage.get(path)
         except StorageNotFoundError as error:
             raise self.no_epoch(f"epoch {epoch}") from error
+        if data == CLOSED:
+            raise self.no_epoch(f"epoch {epoch}")
         found = unseal(data, Manifest, path=path)
         if found.format > FORMAT:
             raise UnsupportedFormatError(path, supported=FORMAT, found=found.format)

@@ -10,9 +10,10 @@ import os
 import socket
 import time
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from riverlock.core.errors import FencedError, SnapshotCorruptedError
+from riverlock.core.errors import FencedError, SnapshotCorruptedError, SnapshotError
 from riverlock.snapshot.owner import Beat, process_start, read_beat
 from riverlock.snapshot.records import Run
 from riverlock.snapshot.sealed import seal
@@ -42,6 +43,7 @@ def claim(catalog: Catalog, *, now_us: int) -> Run:
         token=uuid.uuid4().hex,
         started_us=now_us,
         process=process_start(os.getpid()) or "",
+        is_alone=_is_alone(catalog, newest),
     )
     if not catalog.claim(run):
         winner = catalog.run(run.run)
@@ -57,6 +59,23 @@ def _newest_claim(catalog: Catalog) -> Run | None:
     except SnapshotCorruptedError:
         number = catalog.listed_runs()[-1][0]
         return Run(run=number, host="", pid=0, token="", started_us=0)
+
+
+def _is_alone(catalog: Catalog, before: Run | None) -> bool:
+    """Tell whether no earlier run can decide an epoch any more.
+
+    The one before has said that it ended; and those before it had ended, too, or it has
+    decided an epoch, the number of which was the last that they could want.
+    """
+    if before is None:
+        return True
+    beat = read_beat(catalog)
+    if beat is None or beat.run != before.run or not beat.has_ended:
+        return False
+    with suppress(SnapshotError):
+        newest = None if before.is_alone else catalog.newest()
+        return before.is_alone or (newest is not None and newest.run == before.run)
+    return False
 
 
 def _fenced(catalog: Catalog, owner: Run) -> FencedError:

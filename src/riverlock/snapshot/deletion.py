@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.core import faults
 from riverlock.core.errors import StorageNotFoundError
+from riverlock.snapshot.closed import CLOSED, Contested
 from riverlock.snapshot.expiring import Announcement, forget_announcements
 from riverlock.snapshot.look import look
 from riverlock.snapshot.records import Manifest
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.look import Look
 
-__all__ = ["Round", "move_aside", "withdraw"]
+__all__ = ["Round", "move_aside"]
 
 
 @dataclass
@@ -99,25 +100,33 @@ class Round:
         faults.hit("V7")
         found = self._look(announcement)
         chosen = wanted & choose(found) - found.pinned - {found.newest}
-        left, found = set(chosen), found.read()
+        left, found, contested = set(chosen), found.read(), Contested(self.catalog)
         for epoch in sorted(chosen):
             if not found.is_fresh:
                 break
             left.discard(epoch)
-            self._delete_manifest(epoch)
+            self._delete_manifest(epoch, contested)
         for epoch in sorted(self._look(announcement).pinned & self.removed.keys()):
             path = self.catalog.paths.manifest(epoch)
-            self.catalog.storage.put_if_absent(path, self.removed.pop(epoch))
+            self.catalog.storage.put(path, self.removed.pop(epoch))
             self.gone.discard(path)
         return left
 
-    def _delete_manifest(self, epoch: int) -> None:
+    def _delete_manifest(self, epoch: int, contested: Contested) -> None:
         path = self.catalog.paths.manifest(epoch)
+        is_contested = contested.has(epoch)
         try:
-            self.removed[epoch] = self.catalog.storage.get(path)
+            found = self.catalog.storage.get(path)
         except StorageNotFoundError:
             return
-        self._delete(path)
+        if found == CLOSED:
+            return
+        self.removed[epoch] = found
+        if is_contested:
+            self.catalog.storage.put(path, CLOSED)
+            self.gone.add(path)
+        else:
+            self._delete(path)
         faults.hit("V2")
 
     def _delete_files(
@@ -144,11 +153,6 @@ class Round:
         return [unseal(d, Manifest, path=path(e)) for e, d in self.removed.items()]
 
 
-def withdraw(catalog: Catalog, epoch: int) -> None:
-    """Delete a manifest that its writer finds was never decided."""
-    catalog.storage.delete(catalog.paths.manifest(epoch))
-
-
 def move_aside(catalog: Catalog, paths: Iterable[str], folder: str) -> None:
     """Move files to another folder of the store; may be repeated."""
     for path in paths:
@@ -157,4 +161,7 @@ def move_aside(catalog: Catalog, paths: Iterable[str], folder: str) -> None:
         except StorageNotFoundError:
             continue
         faults.hit("V4")
-        catalog.storage.delete(path)
+        if path.startswith(catalog.paths.epochs):
+            catalog.storage.put(path, CLOSED)
+        else:
+            catalog.storage.delete(path)

@@ -13,6 +13,7 @@ import msgspec
 __all__ = [
     "FORMAT",
     "Change",
+    "Closed",
     "Flow",
     "Footer",
     "ForkRecord",
@@ -79,6 +80,14 @@ class Run(Record, frozen=True):
     started_us: int
     # Tells two processes with the same pid apart; empty where the system cannot.
     process: str = ""
+    # Whether no earlier run can decide an epoch any more.
+    is_alone: bool = False
+
+
+class Closed(Record, frozen=True):
+    """``epochs/<n>.json`` in place of a manifest: the number stays taken (§6.3)."""
+
+    closed: bool
 
 
 class Start(Record, frozen=True):

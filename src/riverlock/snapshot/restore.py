@@ -22,7 +22,6 @@ from riverlock.core.errors import (
     StorageNotFoundError,
 )
 from riverlock.snapshot.claims import claim, describe, release
-from riverlock.snapshot.deletion import withdraw
 from riverlock.snapshot.lease import leased
 from riverlock.snapshot.records import InputRange, SinkOutput
 from riverlock.snapshot.sealed import read_hint
@@ -260,24 +259,7 @@ def _decide(
     if not catalog.decide(made):
         raise _gone_on(catalog, plan)
     faults.hit("V3")
-    _check_decided(catalog, plan, made, run)
     return made
-
-
-def _check_decided(catalog: Catalog, plan: Restore, made: Manifest, run: Run) -> None:
-    """Take the epoch back if its number was free only because it had been deleted.
-
-    We may have slept since we looked, for longer than epochs are kept. What goes on
-    from our epoch has our token in its history.
-    """
-    newest = catalog.epochs()[-1]
-    if newest == made.epoch:
-        return
-    with suppress(SnapshotError):
-        if (made.epoch, run.token) in catalog.manifest(newest).history:
-            return
-    withdraw(catalog, made.epoch)
-    raise _gone_on(catalog, plan)
 
 
 def _gone_on(catalog: Catalog, plan: Restore) -> InvalidConfigError:

@@ -8,11 +8,12 @@ refers to yet, stays for much longer: an epoch may take longer than readers do.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from riverlock.core.times import micros
 from riverlock.snapshot.channel import passed_files
+from riverlock.snapshot.closed import is_alone
 from riverlock.snapshot.deletion import Round
 from riverlock.snapshot.fork import release_parents
 from riverlock.snapshot.layout import lease_path, number_in
@@ -115,8 +116,15 @@ def _undecided_before(found: Look, keep: Retention) -> datetime:
     """Return when what no epoch has decided must have been written to be of no use.
 
     What was written since the newest run began may be of its epoch under way, however
-    old a clock that was wrong for a while makes it.
+    old a clock that was wrong for a while makes it. An earlier run that sleeps may
+    still decide its epoch until the newest has decided one.
     """
     before = found.now - max(keep.grace, _UNDECIDED)
     runs = found.catalog.listed_runs()
-    return min(before, runs[-1][1].mtime) if runs else before
+    if not runs:
+        return before
+    number, entry = runs[-1]
+    newest = found.manifests[max(found.manifests)]
+    if newest.run < number and not is_alone(found.catalog, number):
+        return datetime.min.replace(tzinfo=UTC)
+    return min(before, entry.mtime)

@@ -14,7 +14,6 @@ from tests.unit.snapshot.builders import catalog, manifest, write
 from tests.unit.snapshot.small_flow import SmallFlow, state_of
 
 import riverlock as rl
-from riverlock.core.errors import InvalidConfigError
 from riverlock.core.times import from_micros
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.expiry import Limits, expire, plan_expiry
@@ -147,28 +146,6 @@ def test_a_restore_that_is_paused_for_long_still_holds_its_epoch(
     rl.stores.restore(f"{root(store)}@3")
 
     assert store.epochs()[-1] == EPOCHS + 1
-    check_whole(store)
-
-
-def test_a_restore_that_slept_until_its_number_was_free_again_decides_nothing(
-    store: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decide = Catalog.decide
-
-    def paused(self: Catalog, made: object) -> bool:
-        monkeypatch.setattr(Catalog, "decide", decide)
-        for epoch in range(EPOCHS + 1, EPOCHS + 4):
-            file = write(LocalStorage(Path(root(store))), epoch, {"a": epoch})
-            store.decide(manifest(epoch, (file,)))
-        age(store)
-        sweep(store, TIGHT)
-        return decide(self, made)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Catalog, "decide", paused)
-    with pytest.raises(InvalidConfigError, match="to be the newest"):
-        rl.stores.restore(f"{root(store)}@3")
-
-    assert store.epochs() == [3, EPOCHS + 3]
     check_whole(store)
 
 
