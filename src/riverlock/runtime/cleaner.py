@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 from riverlock.coordinator.events import Compacted
 from riverlock.core import faults
 from riverlock.snapshot.compaction import choose, compact
+from riverlock.snapshot.deletion import move_aside
+from riverlock.snapshot.inspection import QUARANTINE
 from riverlock.snapshot.merged import (
+    damaged,
     fits,
     forget_merged,
     is_there,
@@ -69,9 +72,11 @@ class Cleaner:
     def take_up(self) -> None:
         """Hand over what an earlier run has merged and no epoch refers to yet.
 
-        Raises:
-            SnapshotError: A record cannot be read.
+        What cannot be read is moved aside: without it, the files are merged again.
         """
+        for path, error in damaged(self.catalog):
+            move_aside(self.catalog, [path], f"{QUARANTINE}merged/")
+            log.warning("moved aside, and nothing is lost by it: %s", error)
         found = dict(waiting(self.catalog))
         newest = self.catalog.newest() if found else None
         for path, merged in found.items():

@@ -10,7 +10,7 @@ import contextlib
 import uuid
 from typing import TYPE_CHECKING
 
-from riverlock.core.errors import StorageNotFoundError
+from riverlock.core.errors import SnapshotCorruptedError, StorageNotFoundError
 from riverlock.snapshot.layout import records
 from riverlock.snapshot.records import Merged
 from riverlock.snapshot.sealed import seal, unseal
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.records import Manifest
 
-__all__ = ["fits", "forget_merged", "is_there", "note_merged", "waiting"]
+__all__ = ["damaged", "fits", "forget_merged", "is_there", "note_merged", "waiting"]
 
 
 def note_merged(catalog: Catalog, merged: Merged) -> str | None:
@@ -44,12 +44,33 @@ def is_there(catalog: Catalog, merged: Merged) -> bool:
 
 
 def waiting(catalog: Catalog) -> Iterator[tuple[str, Merged]]:
-    """Yield what was merged and may still wait, each with its path."""
-    for entry in records(catalog.storage.list(catalog.paths.merged)):
+    """Yield what was merged and may still wait, each with its path.
+
+    Raises:
+        SnapshotCorruptedError: A record is damaged: which files it keeps is unknown.
+    """
+    for path in _listed(catalog):
         # Whoever merged it forgets it when it is settled.
         with contextlib.suppress(StorageNotFoundError):
-            data = catalog.storage.get(entry.path)
-            yield entry.path, unseal(data, Merged, path=entry.path)
+            yield path, _read(catalog, path)
+
+
+def damaged(catalog: Catalog) -> Iterator[tuple[str, SnapshotCorruptedError]]:
+    """Yield the records that cannot be read, each with its path."""
+    for path in _listed(catalog):
+        try:
+            with contextlib.suppress(StorageNotFoundError):
+                _read(catalog, path)
+        except SnapshotCorruptedError as error:
+            yield path, error
+
+
+def _listed(catalog: Catalog) -> list[str]:
+    return [e.path for e in records(catalog.storage.list(catalog.paths.merged))]
+
+
+def _read(catalog: Catalog, path: str) -> Merged:
+    return unseal(catalog.storage.get(path), Merged, path=path)
 
 
 def fits(merged: Merged, newest: Manifest) -> bool:
