@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 import riverlock as rl
+from riverlock.cli import main
 from riverlock.core.errors import InvalidConfigError, SourceError
 
 pytestmark = pytest.mark.spark
@@ -68,3 +70,33 @@ def test_output_that_moved_with_its_directory_goes_on(
     flow_of(str(source), "out").run(store, **some)
 
     assert len(list((tmp_path / "new/out").glob("epoch=*"))) == 2
+
+
+def test_check_tells_what_a_start_would(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, away, store = tmp_path / "home", tmp_path / "away", str(tmp_path / "store")
+    for folder in (home / "in", away / "in"):
+        folder.mkdir(parents=True)
+    (home / "in/a.txt").write_text("one\n")
+    (tmp_path / "app.py").write_text(
+        "import riverlock as rl\n"
+        "flow = rl.Flow('shop')\n"
+        "rows = flow.read(rl.sources.files('in', format='text'), uid='orders')\n"
+        "rows.write(rl.sinks.files('out', format='json'), uid='out')\n"
+    )
+    monkeypatch.chdir(home)
+    flow_of("in", "out").run(store, spark=spark, available_now=True)
+    command = ["check", str(tmp_path / "app.py"), "--store"]
+
+    assert CliRunner().invoke(main, [*command, store]).exit_code == 0
+    # A new store, whose output directory is that of another.
+    found = CliRunner().invoke(main, [*command, str(tmp_path / "new")])
+    assert found.exit_code == 1
+    assert "give this sink another directory" in found.output
+    monkeypatch.chdir(away)
+    found = CliRunner().invoke(main, [*command, store])
+
+    assert found.exit_code == 1
+    assert f"start it in {home}" in found.output
+    assert not (away / "out").exists()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from riverlock.flow.flow import Flow
     from riverlock.sinks.committer import Committer
     from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Manifest
     from riverlock.spark.compile import CompiledFlow
 
 __all__ = ["check"]
@@ -66,21 +67,37 @@ def check(
     return SinkError.exit_code if has_trouble else None
 
 
-def _upgrade(compiled: CompiledFlow, store: str) -> dict[str, Any]:
-    from riverlock.spark.adoption import upgrade_of
+def _going_on(compiled: CompiledFlow, store: str) -> dict[str, Any]:
+    """Return what a start on a store would be refused for, or do to its state."""
+    from riverlock.spark.continuing import obstacles
+    from riverlock.spark.options import RunOptions
+    from riverlock.spark.runner import readers_of
+    from riverlock.spark.session import local_session
 
     catalog = _catalog(store)
     newest = catalog.newest()
-    if newest is None:
-        return {}
+    readers = readers_of(compiled.flow, local_session(), catalog.storage, RunOptions())
+    try:
+        refusals = list(obstacles(catalog, compiled, readers, newest))
+    finally:
+        for reader in readers.values():
+            reader.close()
+    told = {
+        "refused": [error.message for error in refusals],
+        "hints": list(dict.fromkeys(e.hint for e in refusals if e.hint)),
+    }
+    return told if newest is None else told | _upgrade(catalog, compiled, newest)
+
+
+def _upgrade(
+    catalog: Catalog, compiled: CompiledFlow, newest: Manifest
+) -> dict[str, Any]:
+    from riverlock.spark.adoption import upgrade_of
+
     upgrade = upgrade_of(catalog, compiled, newest)
     inputs = compiled.inputs(newest)
-    renumbering = compiled.renumbering(newest)
-    refusals = [*renumbering.refusals, *inputs.refusals, *upgrade.refusals]
     return {
         "epoch": newest.epoch,
-        "refused": [str(error) for error in refusals],
-        "hints": list(dict.fromkeys(error.hint for error in refusals)),
         "columns": [
             {
                 "source": step.operator,
@@ -162,7 +179,7 @@ def _facts(flow: Flow, store: str | None) -> dict[str, Any]:
             for sink in sinks
             for made in sink["creates"]
         ],
-        **({} if store is None else _upgrade(compiled, store)),
+        **({} if store is None else _going_on(compiled, store)),
     }
 
 
@@ -234,6 +251,10 @@ def _print(found: dict[str, Any]) -> None:
         click.echo(f"\n{mark}{sink['trouble']}")
     if "upgrade" in found:
         _print_upgrade(found)
+    for said in found.get("refused", ()):
+        click.echo(click.style("refused: ", fg="red", bold=True) + said)
+    for hint in found.get("hints", ()):
+        click.echo(f"  next  {hint}")
 
 
 def _print_notes(found: dict[str, Any]) -> None:
@@ -268,7 +289,3 @@ def _print_upgrade(found: dict[str, Any]) -> None:
             for s in found["upgrade"]
         ],
     )
-    for said in found["refused"]:
-        click.echo(click.style("refused: ", fg="red", bold=True) + said)
-    for hint in found["hints"]:
-        click.echo(f"  next  {hint}")

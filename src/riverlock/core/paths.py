@@ -5,7 +5,36 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["last_directory"]
+from riverlock.core.errors import InvalidConfigError
+
+__all__ = ["check_meant", "last_directory"]
+
+
+def check_meant(what: str, given: str, path: str, meant: str) -> None:
+    """Refuse a path that meant another place when the flow last ran.
+
+    Not if that was moved: what it meant is gone, and it is here.
+
+    Args:
+        what: Whose path it is, for people.
+        given: The path as it was written.
+        path: The absolute path that it stands for.
+        meant: The absolute path that it stood for.
+
+    Raises:
+        InvalidConfigError: The flow was started in another working directory.
+    """
+    begun = last_directory(given, meant)
+    if begun is None or path == meant:
+        return
+    if Path(path).exists() and not Path(meant).exists():
+        return
+    raise InvalidConfigError(
+        f"path {given!r} of {what}",
+        expected=f"{meant}, which it meant when the flow last ran, in {begun}",
+        found=f"{path}, which is another place",
+        hint=f"nothing was changed; start it in {begun}, or write the whole path",
+    )
 
 
 def last_directory(given: str, meant: str) -> str | None:
@@ -31,6 +60,6 @@ def last_directory(given: str, meant: str) -> str | None:
     tail = os.path.normpath(given)
     if tail == ".":
         return meant
-    if tail.startswith("..") or not meant.endswith(os.sep + tail):
+    if not meant.endswith(os.sep + tail):
         return None
     return meant[: -len(tail) - 1] or os.sep

@@ -34,6 +34,8 @@ class Address:
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    # The path of a file as it was given; ``database`` is what it meant then.
+    given: str = field(default="", repr=False, compare=False)
 
     def __str__(self) -> str:
         """Return a URL that names the place and nothing secret."""
@@ -94,4 +96,8 @@ def _file(rest: str) -> Address:
             expected="a file: sqlite:///data.db, or sqlite:////var/data.db",
             found=f"sqlite://{rest}",
         )
-    return Address(dialect="sqlite", database=str(Path(path).expanduser().absolute()))
+    return Address(
+        dialect="sqlite",
+        database=str(Path(path).expanduser().absolute()),
+        given=path,
+    )

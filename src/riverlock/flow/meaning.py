@@ -8,15 +8,9 @@ next start.
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from datetime import date, time, timedelta
-from decimal import Decimal
-from functools import partial
-from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from riverlock.flow.graph import (
     Connect,
@@ -28,13 +22,14 @@ from riverlock.flow.graph import (
     Relational,
     RowWise,
     Union,
+    Write,
     upstream,
 )
+from riverlock.flow.value_text import digest_of, name_of, text_of
+from riverlock.sinks.base import PASSING, place_of
 from riverlock.snapshot.records import Meaning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from riverlock.flow.flow import Flow
     from riverlock.flow.graph import Node
     from riverlock.flow.process import Process
@@ -42,24 +37,24 @@ if TYPE_CHECKING:
 
 __all__ = ["meanings_of", "settings_of"]
 
-_PLAIN = (str, int, float, bytes, type(None), Decimal, date, time, timedelta)
-# Spark numbers the columns of a plan anew each time.
-_NUMBERS = re.compile(r"#\d+L?")
-
 
 def meanings_of(flow: Flow) -> dict[str, Meaning]:
-    """Return what the uids of sources, event times and operators stand for."""
+    """Return what the uids of sources, event times, operators and sinks stand for.
+
+    But for sinks that nothing outlasts the process of.
+    """
     words = _Words(flow)
     return {
         node.uid: words.meaning(node)
         for node in flow.nodes
         if isinstance(node, Read | EventTime | Keyed)
+        or (isinstance(node, Write) and node.sink.kind not in PASSING)
     }
 
 
 def settings_of(process: Process | None) -> str:
     """Return what a process was made with; it learns more when it is compiled."""
-    return _digest([_text({} if process is None else vars(process))])
+    return digest_of([text_of({} if process is None else vars(process))])
 
 
 class _Words:
@@ -69,39 +64,55 @@ class _Words:
         self._generated, self._settings = flow.generated, flow.settings
         self._ways: dict[Node, str] = {}
 
-    def meaning(self, node: Read | EventTime | Keyed) -> Meaning:
+    def meaning(self, node: Read | EventTime | Keyed | Write) -> Meaning:
         match node:
             case Read(source=source):
                 return Meaning(
                     kind="source",
                     what=source.kind,
                     place=_place(source),
-                    digest=_digest([_text(getattr(source, "options", {}))]),
+                    digest=digest_of([text_of(getattr(source, "options", {}))]),
                 )
             case EventTime():
                 return Meaning(
                     kind="event_time",
                     what="event time",
                     place=self._sources(node),
-                    digest=_digest([str(node.column), self._way(node.input)]),
+                    digest=digest_of([str(node.column)]),
+                    way=self._way(node.input),
                 )
             case Keyed():
                 return Meaning(
                     kind="operator",
                     what=_work(node),
                     place=self._sources(node),
-                    digest=_digest(self._details(node)),
+                    digest=digest_of(self._details(node)),
+                    way=digest_of(self._inputs(node)),
                 )
+            case Write():
+                return self._sink(node)
+
+    def _sink(self, node: Write) -> Meaning:
+        """Return a sink by its place; else by what it is given, and by whom."""
+        sink = node.sink
+        meaning = Meaning(kind="sink", what=sink.kind, place=place_of(sink))
+        if meaning.place:
+            return meaning
+        function = text_of(getattr(sink, "function", None))
+        return msgspec.structs.replace(
+            meaning,
+            digest=digest_of([name_of(type(sink)), function]),
+            way=self._way(node.input),
+        )
 
     def _details(self, node: Keyed) -> list[str]:
-        """Return all that tells an operator from others of its class and keys."""
+        """Return what tells an operator from others of its class and keys."""
+        settings = self._settings.get(node.uid, "")
+        return [settings, text_of(node.aggregates), str(node.windows)]
+
+    def _inputs(self, node: Keyed) -> list[str]:
         inputs = [node.input, *([] if node.broadcast is None else [node.broadcast])]
-        return [
-            self._settings.get(node.uid, ""),
-            _text(node.aggregates),
-            str(node.windows),
-            *map(self._way, inputs),
-        ]
+        return [self._way(each) for each in inputs]
 
     def _sources(self, node: Node) -> str:
         reads = [n for n in upstream(node) if isinstance(n, Read)]
@@ -116,7 +127,7 @@ class _Words:
     def _way(self, node: Node) -> str:
         """Return how rows come to a node, from sources or from other operators."""
         if node not in self._ways:
-            self._ways[node] = _digest(self._step(node))
+            self._ways[node] = digest_of(self._step(node))
         return self._ways[node]
 
     def _step(self, node: Node) -> list[str]:
@@ -126,9 +137,9 @@ class _Words:
             case EventTime():
                 return [self._way(node.input)]
             case Relational():
-                return [node.operation, _text(node.arguments), self._way(node.input)]
+                return [node.operation, text_of(node.arguments), self._way(node.input)]
             case RowWise():
-                return [node.operation, _text(node.function), self._way(node.input)]
+                return [node.operation, text_of(node.function), self._way(node.input)]
             case Union():
                 return ["union", *map(self._way, node.inputs)]
             case Connect():
@@ -138,7 +149,7 @@ class _Words:
                 name = node.name if isinstance(node, Output) else "late rows"
                 return [name, self._way(node.input)]
             case Keyed() if node.uid in self._generated:
-                return [_work(node), *self._details(node)]
+                return [_work(node), *self._details(node), *self._inputs(node)]
             case Keyed():
                 return [node.uid]
 
@@ -149,67 +160,5 @@ def _place(source: Source) -> str:
 
 def _work(node: Keyed) -> str:
     """Return what an operator does, and by which columns."""
-    work = "agg" if node.process is None else _name(type(node.process))
+    work = "agg" if node.process is None else name_of(type(node.process))
     return f"{work} by {', '.join(node.keys)}" if node.keys else work
-
-
-def _name(thing: Any) -> str:
-    """Return a name without the module: the same file may be loaded under several."""
-    return str(thing.__qualname__).rpartition("<locals>.")[2]
-
-
-def _text(value: Any) -> str:
-    """Return values of a program as a text that is the same in every process."""
-    match value:
-        case _ if isinstance(value, _PLAIN):
-            return repr(value)
-        case Mapping():
-            return _text([[k, v] for k, v in value.items()])
-        case set() | frozenset():
-            return str(sorted(map(_text, value)))
-        case list() | tuple():
-            return str([_text(each) for each in value])
-        case type():
-            return _name(value)
-        case _ if type(value).__module__.startswith(("pyspark.", "py4j.")):
-            return _NUMBERS.sub("", str(value))
-        case _ if is_dataclass(value):
-            return _text(
-                [type(value), *(getattr(value, f.name) for f in fields(value))]
-            )
-        case _:
-            return _function(value)
-
-
-def _function(value: Any) -> str:
-    match value:
-        case MethodType():
-            return f"{_text(value.__self__)}.{value.__name__}"
-        case FunctionType():
-            cells = [_content(cell) for cell in value.__closure__ or ()]
-            defaults = [value.__defaults__, value.__kwdefaults__]
-            return _text([_name(value), _code(value.__code__), *cells, *defaults])
-        case partial():
-            return _text([value.func, value.args, value.keywords])
-        case _:
-            return _name(type(value))
-
-
-def _code(code: CodeType) -> list[Any]:
-    """Return what a function names and has as constants: that outlasts a new Python."""
-    inner = [_code(c) if isinstance(c, CodeType) else c for c in code.co_consts]
-    return [code.co_varnames, code.co_names, inner]
-
-
-def _content(cell: Any) -> str:
-    try:
-        found = cell.cell_contents
-    except ValueError:  # not assigned yet
-        return ""
-    # A function may hold itself.
-    return _name(found) if isinstance(found, FunctionType) else _text(found)
-
-
-def _digest(parts: Iterable[str]) -> str:
-    text = "\n".join(parts)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,8 +1,10 @@
 """Which uids that nobody has given stand for something else than before: a report.
 
-They follow the order of the code. Where operators, sources or event times have changed
-places, each would go on with the state or the offsets of another; a start refuses that.
-A uid that the code gives is the word of the user, and is not looked at.
+They follow the order of the code. Where operators, sources, event times or sinks have
+changed places, each would go on with the state, the offsets or the output of another; a
+start refuses that. Code may change: one that is more like what its uid stood for than
+any other is the same. A uid that the code gives is the word of the user, and is not
+looked at.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Renumbering", "plan_renumbering", "to_write"]
 
-_NOUNS = {"source": "source", "event_time": "event time", "operator": "operator"}
+_NOUNS = {"event_time": "event time"}
+# They are what they are by their place.
+_PLACED = ("source", "sink")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,11 @@ class Renumbering:
 
     epoch: int
     moved: tuple[Moved, ...]
+
+    @property
+    def has_exchanged(self) -> bool:
+        """Whether some have each other's uids, or one has a uid that was another's."""
+        return any(m.before is not None or m.after is not None for m in self.moved)
 
     @property
     def refusals(self) -> tuple[InvalidConfigError, ...]:
@@ -114,7 +123,7 @@ def to_write(
     return [
         {"uid": uid, "of": described(meaning), "write": written(generated[uid])}
         for uid, meaning in meanings.items()
-        if uid in generated and meaning.kind in ("source", "operator")
+        if uid in generated and meaning.kind != "event_time"
     ]
 
 
@@ -136,8 +145,8 @@ def described(meaning: Meaning, *, beside: Meaning | None = None) -> str:
         meaning.kind,
         meaning.what,
     )
-    if meaning.kind == "source" or is_alike or beside is None:
-        of = "" if meaning.kind == "source" else "of "
+    if meaning.kind in _PLACED or is_alike or beside is None:
+        of = "" if meaning.kind in _PLACED else "of "
         text += f" {of}{meaning.place}" if meaning.place else ""
     return text
 
@@ -157,7 +166,7 @@ def plan_renumbering(
     known = generated.keys() & stored.keys() & meanings.keys()
     for uid in sorted(known & _kept(newest)):
         was, now = stored[uid], meanings[uid]
-        if not _is_same(was, now, is_only=_is_only(uid, was, now, stored, meanings)):
+        if not _is_same(uid, stored, meanings):
             before = next((u for u, m in stored.items() if m == now), None)
             after = next((u for u, m in meanings.items() if m == was), None)
             moved.append(
@@ -179,34 +188,39 @@ def _kept(newest: Manifest) -> Set[str]:
         u for u, s in newest.operators.items() if s.files or s.timers != TimerHeads()
     }
     marks = {u for u, m in newest.watermarks.items() if m.watermark_us is not None}
-    return operators | newest.inputs.keys() | marks
+    return operators | newest.inputs.keys() | marks | newest.outputs.keys()
 
 
-def _is_same(was: Meaning, now: Meaning, *, is_only: bool) -> bool:
-    """Tell whether two are one; the only one of its kind may have been changed."""
-    if is_only:
-        return (was.kind, was.what) == (now.kind, now.what)
-    return was == now
-
-
-def _is_only(
-    uid: str,
-    was: Meaning,
-    now: Meaning,
-    stored: Mapping[str, Meaning],
-    meanings: Mapping[str, Meaning],
+def _is_same(
+    uid: str, stored: Mapping[str, Meaning], meanings: Mapping[str, Meaning]
 ) -> bool:
-    """Tell whether there is no other that a uid could have been made for."""
-    pattern = _pattern(uid)
-    kinds = {was.kind, now.kind}
-    alike = {
-        other
-        for each in (stored, meanings)
-        for other, meaning in each.items()
-        if _pattern(other) == pattern and meaning.kind in kinds
-    }
-    return alike == {uid}
+    """Tell whether a uid stands for what it stood for, as it was or changed."""
+    was, now = stored[uid], meanings[uid]
+    if was == now:
+        return True
+    if (was.kind, was.what) != (now.kind, now.what):
+        return False
+    # Of those that it could be taken for, some are known to be themselves.
+    known = {u for u, m in stored.items() if meanings.get(u) == m}
+    rivals = [
+        *(_likeness(m, now) for u, m in stored.items() if _is_rival(u, uid, known)),
+        *(_likeness(was, m) for u, m in meanings.items() if _is_rival(u, uid, known)),
+    ]
+    return all(_likeness(was, now) > each for each in rivals)
 
 
-def _pattern(uid: str) -> str:
+def _is_rival(other: str, uid: str, known: Set[str]) -> bool:
+    """Tell whether a uid might have been made for another one."""
+    return other != uid and other not in known and _stem(other) == _stem(uid)
+
+
+def _likeness(one: Meaning, other: Meaning) -> int:
+    """Return how much two have in common; -1 if they do other things."""
+    if (one.kind, one.what) != (other.kind, other.what):
+        return -1
+    pairs = [(m.place, m.digest, m.way) for m in (one, other)]
+    return sum(a == b for a, b in zip(*pairs, strict=True))
+
+
+def _stem(uid: str) -> str:
     return re.sub(r"\d+", "#", uid)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from riverlock.storage.base import Storage
 
 __all__ = [
+    "PASSING",
     "KeyedSink",
     "Making",
     "Probed",
@@ -22,6 +23,9 @@ __all__ = [
     "is_sink",
     "place_of",
 ]
+
+# Kinds of sinks of which nothing outlasts the process.
+PASSING = ("memory", "console")
 
 
 @runtime_checkable

@@ -62,6 +62,8 @@ class DeltaSink:
     path: str
     partition_by: tuple[str, ...] = ()
     kind: str = "delta"
+    # As it was given; ``path`` is what it meant where the flow was built.
+    given: str = ""
 
     @property
     def place(self) -> str:
@@ -104,7 +106,7 @@ def delta(path: str, *, partition_by: str | Sequence[str] = ()) -> DeltaSink:
         partition_by: Columns that the table is partitioned by.
     """
     by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    return DeltaSink(path=place(path), partition_by=by)
+    return DeltaSink(path=place(path), partition_by=by, given=path)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import CommitRejectedError, InvalidConfigError
-from riverlock.sinks.base import place_of
+from riverlock.sinks.base import PASSING, place_of
 from riverlock.sinks.delta import DeltaCommitter, DeltaSink
 from riverlock.sinks.file_listing import is_owned
 from riverlock.sinks.files import FileSink
@@ -27,8 +27,6 @@ __all__ = ["Unfinished", "unfinished"]
 
 # What was decided says where it belongs, whatever the flow has by now.
 _COMPLETED = ("files", "delta")
-# Nothing outside of the process that is gone has waited for these.
-_FORGOTTEN = ("memory", "console")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +89,7 @@ def unfinished(
             settled.add(uid)
         elif sink is not None and (sink.kind != output.kind or commits(sink, output)):
             continue  # of another kind: told on its own
-        elif output.kind in _FORGOTTEN:
+        elif output.kind in PASSING:
             settled.add(uid)
         elif sink is None and output.kind in _COMPLETED:
             orphans[uid] = output

@@ -1,12 +1,13 @@
-"""Where sinks of files write, looked at before a start changes anything."""
+"""Where sinks write, looked at before a start changes anything."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from riverlock.core.errors import InvalidConfigError
-from riverlock.core.paths import last_directory
+from riverlock.core import paths
+from riverlock.sinks.databases.sink import SqlSink
+from riverlock.sinks.delta import DeltaSink
 from riverlock.sinks.file_listing import foreign, owner_of
 from riverlock.sinks.files import FileSink
 from riverlock.snapshot.layout import FLOW
@@ -17,51 +18,78 @@ if TYPE_CHECKING:
 
     from riverlock.sinks.base import Sink
     from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.records import Manifest
 
-__all__ = ["check_places"]
+__all__ = ["check_meant", "check_owners"]
 
 
-def check_places(sinks: Mapping[str, Sink], catalog: Catalog) -> None:
-    """Refuse directories that are others than were meant, or of another store.
+def check_owners(sinks: Mapping[str, Sink], catalog: Catalog) -> None:
+    """Refuse directories of files that are of another store.
 
     Args:
         sinks: The sinks of the flow, by uid.
         catalog: The store, which may be yet to be made.
 
     Raises:
-        InvalidConfigError: A directory belongs to another store, or a path that is
-            not absolute meant another one when the flow last ran.
+        InvalidConfigError: One is; nothing was changed there.
     """
     flow = catalog.flow() if catalog.storage.exists(FLOW) else None
     for uid, sink in sinks.items():
-        if not isinstance(sink, FileSink) or "://" in sink.path:
-            continue
-        found = owner_of(LocalStorage(Path(sink.path)))
-        if found is None:
-            _check_meant(uid, sink, catalog)
-        elif flow is None or found.get("flow") != flow.id:
+        found = _owner(sink)
+        if found is not None and (flow is None or found.get("flow") != flow.id):
             origin = None if flow is None or flow.origin is None else flow.origin.flow
-            raise foreign(sink.path, uid, found, origin=origin)
+            raise foreign(_path(sink), uid, found, origin=origin)
 
 
-def _check_meant(uid: str, sink: FileSink, catalog: Catalog) -> None:
-    """Refuse a new directory whose name had another meaning."""
-    meant = _last_root(uid, catalog)
-    begun = None if meant is None else last_directory(sink.given, meant)
-    if begun is not None and meant != sink.path:
-        raise InvalidConfigError(
-            f"path {sink.given!r} of sink {uid!r}",
-            expected=f"{meant}, which it meant when the flow last ran, in {begun}",
-            found=f"{sink.path}, which has nothing of it",
-            hint=f"nothing was changed; start it in {begun}, or write the whole path",
-        )
+def check_meant(sinks: Mapping[str, Sink], newest: Manifest) -> None:
+    """Refuse places that a path which is not absolute did not mean before.
+
+    Args:
+        sinks: The sinks of the flow, by uid.
+        newest: The newest epoch.
+
+    Raises:
+        InvalidConfigError: The flow was started in another working directory.
+    """
+    for uid, sink in sinks.items():
+        path = _path(sink)
+        if path and _owner(sink) is None:
+            meant = _meant(uid, sink, newest)
+            paths.check_meant(f"sink {uid!r}", _given(sink), path, meant)
 
 
-def _last_root(uid: str, catalog: Catalog) -> str | None:
-    """Return the directory that the last epoch with rows for a sink went to."""
-    for epoch in reversed(catalog.epochs()):
-        output = catalog.manifest(epoch).outputs.get(uid)
-        for token in () if output is None else output.tokens:
-            if isinstance(token, dict) and "root" in token:
-                return str(token["root"])
-    return None
+def _owner(sink: Sink) -> dict[str, str] | None:
+    if not isinstance(sink, FileSink) or "://" in sink.path:
+        return None
+    return owner_of(LocalStorage(Path(sink.path)))
+
+
+def _path(sink: Sink) -> str:
+    """Return the path in the file system that a sink writes to, if it has one."""
+    match sink:
+        case FileSink() | DeltaSink():
+            return "" if "://" in sink.path else sink.path
+        case SqlSink() if sink.address.dialect == "sqlite":
+            return sink.address.database
+        case _:
+            return ""
+
+
+def _given(sink: Sink) -> str:
+    match sink:
+        case FileSink() | DeltaSink():
+            return sink.given
+        case SqlSink():
+            return sink.address.given
+        case _:
+            return ""
+
+
+def _meant(uid: str, sink: Sink, newest: Manifest) -> str:
+    """Return the path that a sink had when the flow last ran, if it had one."""
+    told = newest.meanings.get(uid) or newest.outputs.get(uid)
+    place = "" if told is None else told.place
+    if isinstance(sink, SqlSink):
+        begin, end = "sqlite:///", f" {sink.table}"
+        return place.removeprefix(begin).removesuffix(end)
+    return place

@@ -236,10 +236,11 @@ class SinkOutput(Record, frozen=True):
 class Meaning(Record, frozen=True):
     """What a uid stood for in an epoch (§4.5)."""
 
-    kind: str  # source, event_time, operator
+    kind: str  # source, event_time, operator, sink
     what: str
     place: str = ""
     digest: str = ""
+    way: str = ""
 
 
 class Manifest(Record, frozen=True):

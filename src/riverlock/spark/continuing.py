@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from riverlock.core.errors import InvalidFlowError
+from riverlock.core import paths
+from riverlock.core.errors import InvalidFlowError, RiverlockError, SourceError
+from riverlock.flow.graph import Read
 from riverlock.runtime.input_columns import plan_inputs
-from riverlock.sinks.places import check_places
+from riverlock.sinks.places import check_meant, check_owners
 from riverlock.sources.reader import check_situated
+from riverlock.sources.sql_source import Sql
 from riverlock.spark.adoption import upgrade_of
 from riverlock.spark.compile import compile_flow
 from riverlock.spark.frames import known_columns
 from riverlock.spark.outlets import waiting_output
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -27,7 +30,29 @@ if TYPE_CHECKING:
     from riverlock.sources.reader import Reader
     from riverlock.spark.compile import CompiledFlow
 
-__all__ = ["check_continues", "compiled_on"]
+__all__ = ["check_continues", "compiled_on", "obstacles"]
+
+
+def check_here(
+    flow: Flow, newest: Manifest | None, readers: Mapping[str, Reader]
+) -> None:
+    """Look whether sources and sinks are at the places where they were.
+
+    Raises:
+        SourceError, InvalidConfigError: They are not; it may be that the flow was
+            started in another working directory.
+    """
+    if newest is None:
+        return
+    check_situated(readers, newest.inputs)
+    for node in flow.find(Read):
+        source, told = node.source, newest.meanings.get(node.uid)
+        if isinstance(source, Sql) and source.address.given and told is not None:
+            end = f" {source.table or source.query}"
+            meant = told.place.removeprefix("sqlite:///").removesuffix(end)
+            here = source.address.database
+            paths.check_meant(f"source {node.uid!r}", source.address.given, here, meant)
+    check_meant({w.uid: w.sink for w in flow.writes}, newest)
 
 
 def check_continues(
@@ -38,15 +63,38 @@ def check_continues(
     Raises:
         RiverlockError: It cannot; nothing was changed.
     """
-    flow, newest = compiled.flow, catalog.newest()
-    if newest is not None:
-        compiled.renumbering(newest).check()
-        check_situated(readers, newest.inputs)
-        compiled.inputs(newest).check()
-        upgrade_of(catalog, compiled, newest).check()
-    check_places({w.uid: w.sink for w in flow.writes}, catalog)
-    waiting_output(catalog, flow, newest)
+    newest = catalog.newest()
+    for error in obstacles(catalog, compiled, readers, newest):
+        raise error
     return newest
+
+
+def obstacles(
+    catalog: Catalog,
+    compiled: CompiledFlow,
+    readers: Mapping[str, Reader],
+    newest: Manifest | None,
+) -> Iterator[RiverlockError]:
+    """Yield what keeps a flow from going on from a store, what explains most first."""
+    flow = compiled.flow
+    sinks = {w.uid: w.sink for w in flow.writes}
+    if newest is not None:
+        renumbering = compiled.renumbering(newest)
+        # In another directory, relative paths make all uids stand for others.
+        if not renumbering.has_exchanged:
+            yield from _raised(lambda: check_here(flow, newest, readers))
+        yield from renumbering.refusals
+        yield from compiled.inputs(newest).refusals
+        yield from upgrade_of(catalog, compiled, newest).refusals
+    yield from _raised(lambda: check_owners(sinks, catalog))
+    yield from _raised(lambda: waiting_output(catalog, flow, newest))
+
+
+def _raised(check: Callable[[], object]) -> Iterator[RiverlockError]:
+    try:
+        check()
+    except RiverlockError as error:
+        yield error
 
 
 def compiled_on(
@@ -68,6 +116,10 @@ def compiled_on(
     """
     try:
         return compile_flow(flow, spark, readers)
+    except SourceError:
+        # What a path meant before says more than that nothing is there.
+        check_here(flow, None if catalog is None else catalog.newest(), readers)
+        raise
     except InvalidFlowError as error:
         newest = None if catalog is None else catalog.newest()
         if newest is None:

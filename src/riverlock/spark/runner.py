@@ -16,7 +16,6 @@ import msgspec
 from riverlock.coordinator.plan import RegionPlan
 from riverlock.core.errors import (
     InvalidConfigError,
-    SourceError,
     StorageError,
 )
 from riverlock.core.times import duration, duration_us
@@ -37,7 +36,6 @@ from riverlock.snapshot.records import Change, Stop
 from riverlock.snapshot.requests import add_request, taken_at
 from riverlock.snapshot.retention import Retention
 from riverlock.snapshot.starts import announced, withdraw
-from riverlock.sources.reader import check_situated
 from riverlock.spark.adoption import Adoption
 from riverlock.spark.ahead import ReadAhead
 from riverlock.spark.committers import committer_of
@@ -271,16 +269,10 @@ class _Run:
     def _compiled(
         self, spark: SparkSession, readers: Mapping[str, Reader]
     ) -> CompiledFlow:
-        try:
-            return when_sources_answer(
-                lambda: compiled_on(self._catalog, self._flow, spark, readers),
-                self._options.restart,
-            )
-        except SourceError:
-            # What a path meant before says more than that nothing is there.
-            newest = self._catalog.newest()
-            check_situated(readers, {} if newest is None else newest.inputs)
-            raise
+        return when_sources_answer(
+            lambda: compiled_on(self._catalog, self._flow, spark, readers),
+            self._options.restart,
+        )
 
     def _cleaner(self, stack: ExitStack) -> Cleaner:
         options = self._options

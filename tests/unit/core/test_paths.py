@@ -17,6 +17,7 @@ from riverlock.core.paths import last_directory
         (".", "/srv/shop", "/srv/shop"),
         ("/in", "/srv/in", None),
         ("~/in", "/home/me/in", None),
+        ("../in", "/srv/shop/../in", "/srv/shop"),
         ("../in", "/srv/in", None),
         ("in", "/srv/begin", None),
         ("in", "/srv/other", None),

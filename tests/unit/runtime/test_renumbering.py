@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +22,7 @@ from riverlock.snapshot.records import (
     InputRange,
     Manifest,
     OperatorState,
+    SinkOutput,
     StateFile,
     Watermark,
 )
@@ -36,7 +41,7 @@ FILE = StateFile(
 
 
 class Limit(rl.Process):
-    def __init__(self, most: int = 1) -> None:
+    def __init__(self, most: Any = 1) -> None:
         self.most = most
 
     def on_event(self, e: Any, ctx: Any) -> None: ...
@@ -44,6 +49,24 @@ class Limit(rl.Process):
 
 class Other(Limit):
     pass
+
+
+class Side(Enum):
+    BUY = "buy"
+    SELL = "sell"
+
+
+class Rule:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.me = self
+
+
+class SlottedRule:
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
 def flow_of(*steps: Step) -> rl.Flow:
@@ -58,7 +81,7 @@ def flow_of(*steps: Step) -> rl.Flow:
 def manifest_of(flow: rl.Flow) -> Manifest:
     """What an epoch in which every operator has state says of a flow."""
     meanings = meanings_of(flow)
-    kinds: dict[str, list[str]] = {"operator": [], "source": [], "event_time": []}
+    kinds: dict[str, list[str]] = defaultdict(list)
     for uid, meaning in meanings.items():
         kinds[meaning.kind].append(uid)
     state = OperatorState(keys="k string", variables={}, files=(FILE,))
@@ -80,6 +103,7 @@ def manifest_of(flow: rl.Flow) -> Manifest:
         operators=dict.fromkeys(kinds["operator"], state),
         inputs=dict.fromkeys(kinds["source"], InputRange(start=0, end=1)),
         watermarks=dict.fromkeys(kinds["event_time"], Watermark(watermark_us=1)),
+        outputs={uid: SinkOutput(kind=meanings[uid].what) for uid in kinds["sink"]},
     )
 
 
@@ -106,6 +130,18 @@ def above(n: int) -> Callable[[Any], bool]:
     return lambda row: row.n > n
 
 
+def nested(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda row: test(row)
+
+
+def table(path: str) -> Any:
+    return rl.sinks.sql(f"sqlite:///{path}", table="t", create=True)
+
+
+def write_to(sink: Any, condition: str = "true", uid: str | None = None) -> Step:
+    return lambda _, s: s.where(condition).write(sink, uid=uid)
+
+
 def count_of(columns: str, condition: str = "true", uid: str | None = None) -> Step:
     return lambda _, s: s.where(condition).key_by(columns).count(uid=uid)
 
@@ -116,6 +152,10 @@ def filtered(function: Callable[[Any], bool]) -> Step:
 
 def process_of(process: rl.Process, uid: str | None = None) -> Step:
     return lambda _, s: s.key_by("k").process(process, uid=uid)
+
+
+def filtered_process(process: rl.Process) -> Step:
+    return lambda _, s: s.where("n > 1").key_by("k").process(process)
 
 
 def source_of(path: str) -> Step:
@@ -156,6 +196,43 @@ PAIRS: dict[str, tuple[Step, Step]] = {
     "closures": (filtered(above(1)), filtered(above(2))),
     "classes": (process_of(Limit()), process_of(Other())),
     "settings": (process_of(Limit(1)), process_of(Limit(2))),
+    "enums": (process_of(Limit(Side.BUY)), process_of(Limit(Side.SELL))),
+    "paths": (process_of(Limit(Path("a"))), process_of(Limit(Path("b")))),
+    "objects": (process_of(Limit(Rule("a"))), process_of(Limit(Rule("b")))),
+    "slots": (process_of(Limit(SlottedRule("a"))), process_of(Limit(SlottedRule("b")))),
+    "patterns": (
+        process_of(Limit(re.compile("a"))),
+        process_of(Limit(re.compile("b"))),
+    ),
+    "nested functions": (
+        filtered(nested(lambda row: row.n > 1)),
+        filtered(nested(lambda row: row.n > 2)),
+    ),
+    "comparisons": (
+        filtered(lambda row: row.n > 1),
+        filtered(lambda row: row.n < 1),
+    ),
+    "branches": (
+        filtered(lambda row: row.n and row.k),
+        filtered(lambda row: row.n or row.k),
+    ),
+    "arithmetic": (
+        filtered(lambda row: row.n + row.n),
+        filtered(lambda row: row.n - row.n),
+    ),
+    "directories": (
+        write_to(rl.sinks.files("a", format="json")),
+        write_to(rl.sinks.files("b", format="json")),
+    ),
+    "databases": (write_to(table("a.db")), write_to(table("b.db"))),
+    "servers": (
+        write_to(rl.sinks.http("http://localhost/a"), "n > 1"),
+        write_to(rl.sinks.http("http://localhost/a"), "n > 2"),
+    ),
+    "functions of epochs": (
+        write_to(rl.sinks.for_each_epoch(lambda rows, epoch: rows.count())),
+        write_to(rl.sinks.for_each_epoch(lambda rows, epoch: print(epoch))),
+    ),
     "sources": (source_of("in/a"), source_of("in/b")),
     "event times": (timed("n > 1"), timed("n > 2")),
     "whole tables": (table_of("n > 1"), table_of("n > 2")),
@@ -192,6 +269,90 @@ def test_the_only_one_of_its_kind_may_change() -> None:
     assert not compared(before, after).moved
     limits = flow_of(process_of(Limit(1))), flow_of(process_of(Limit(2)))
     assert not compared(*limits).moved
+
+
+CHANGES: dict[str, tuple[tuple[Step, Step], tuple[Step, Step]]] = {
+    "what comes before two by different keys": (
+        (count_of("k"), count_of("v")),
+        (count_of("k", "n > 1"), count_of("v", "n > 1")),
+    ),
+    "what comes before two of different settings": (
+        (process_of(Limit(1)), process_of(Limit(2))),
+        (filtered_process(Limit(1)), filtered_process(Limit(2))),
+    ),
+    "a constant of one": (
+        (filtered(lambda row: row.n > 1), filtered(lambda row: row.n > 2)),
+        (filtered(lambda row: row.n > 1), filtered(lambda row: row.n > 3)),
+    ),
+    "a setting of one, to that of the other": (
+        (process_of(Limit(1)), process_of(Limit(2))),
+        (process_of(Limit(2)), process_of(Limit(2))),
+    ),
+    "the place of one": (
+        (write_to(table("a.db")), write_to(table("b.db"))),
+        (write_to(table("a.db")), write_to(table("c.db"))),
+    ),
+    "what sinks are given": (
+        (write_to(table("a.db")), write_to(table("b.db"))),
+        (write_to(table("a.db"), "n > 1"), write_to(table("b.db"), "n > 2")),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_code_may_change_where_it_is_clear_what_is_what(
+    change: tuple[tuple[Step, Step], tuple[Step, Step]],
+) -> None:
+    before, after = change
+
+    assert not compared(flow_of(*before), flow_of(*after)).moved
+
+
+UNCLEAR: dict[str, tuple[tuple[Step, ...], tuple[Step, ...]]] = {
+    "constants of both": (
+        (count_of("k", "n > 1"), count_of("k", "n > 2")),
+        (count_of("k", "n > 3"), count_of("k", "n > 4")),
+    ),
+    "one is gone, one is changed": (
+        (count_of("k", "n > 1"), count_of("k", "n > 2")),
+        (count_of("k", "n > 3"),),
+    ),
+    "settings exchanged, not what comes before": (
+        (process_of(Limit(1)), filtered_process(Limit(2))),
+        (process_of(Limit(2)), filtered_process(Limit(1))),
+    ),
+    "places of both": (
+        (write_to(table("a.db")), write_to(table("b.db"))),
+        (write_to(table("c.db")), write_to(table("d.db"))),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", UNCLEAR.values(), ids=UNCLEAR)
+def test_what_is_not_clear_is_told(
+    change: tuple[tuple[Step, ...], tuple[Step, ...]],
+) -> None:
+    before, after = change
+
+    found = compared(flow_of(*before), flow_of(*after))
+
+    assert found.moved
+    assert "if it is new, give it another uid=" in found.refusals[0].hint
+
+
+def test_sinks_are_told_by_their_places() -> None:
+    first, second = PAIRS["directories"]
+
+    found = compared(flow_of(first, second), flow_of(second, first))
+
+    assert uids(found) == ["files-1", "files-2"]
+    assert f'uid="files-1" for sink files {Path("a").absolute()}' in (
+        found.refusals[0].hint
+    )
+
+
+def test_sinks_of_which_nothing_is_left_have_no_meaning() -> None:
+    assert "memory-1" not in meanings_of(flow_of(write_to(rl.sinks.memory())))
 
 
 def test_the_only_one_of_its_kind_is_no_other() -> None:
