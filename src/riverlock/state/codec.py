@@ -22,6 +22,7 @@ import msgspec
 
 from riverlock.core.record import Record
 from riverlock.core.times import from_micros, micros
+from riverlock.state.normal import Check, check_of, of_lists, of_maps, of_objects
 
 if typing.TYPE_CHECKING:
     from riverlock.core.types import Type
@@ -32,6 +33,8 @@ encode = msgspec.msgpack.Encoder().encode
 NONE = type(None)
 Normaliser = Callable[[Any], Any]
 
+# So many values are looked at one by one, if not all are normal.
+_FEW = 4
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _SINGLE = struct.Struct("<f")
 # Wide enough for any decimal(38, …); the caller's context must not round.
@@ -56,6 +59,7 @@ class Codec:
     plain: Any  # None, or a class: values of exactly this type are normal already
     normalise: Normaliser  # raises TypeError, ValueError
     to_arrow: Normaliser | None  # None: Arrow takes the value as it is
+    are_normal: Check  # of many values: whether all are surely as they are stored
 
     def is_normal(self, value: Any) -> bool:
         """Tell quickly whether a value is stored as it is; if not so, it may be yet."""
@@ -86,6 +90,35 @@ class Codec:
         """Return a value as it is stored; None stays None."""
         return None if value is None else self.normalise(value)
 
+    def copies(self, values: list[Any]) -> list[Any]:
+        """Return values as they are stored, in copies that share nothing with them.
+
+        Of many, most are normal: those are found by halves.
+
+        Raises:
+            TypeError, ValueError, ArithmeticError: One is not of the type.
+        """
+        if self.are_normal(values):
+            return self._copied(values)
+        if len(values) < _FEW:
+            return [self.checked(v) for v in values]
+        middle = len(values) // 2
+        return [*self.copies(values[:middle]), *self.copies(values[middle:])]
+
+    def _copied(self, values: list[Any]) -> list[Any]:
+        """Copy normal values by way of their bytes, as another epoch would."""
+        if not self.is_mutable:
+            return values.copy()
+        many = types.GenericAlias(list, (optional(self.python),))
+        copies: list[Any] = _decoder(many)(encode(values))
+        return copies
+
+
+@lru_cache(maxsize=512)
+def _decoder(kind: Any) -> Callable[[bytes], Any]:
+    decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(kind).decode
+    return decode
+
 
 def optional(kind: Any) -> Any:
     """Return the annotation of a kind that may be None."""
@@ -101,7 +134,7 @@ def _codec(t: Type, classes: tuple[Any, ...]) -> Codec:
     python_type, normalise = _SIMPLE[t.kind]
     if t.kind == "decimal":
         normalise = _decimal(t)
-    return Codec(t, python_type, _PLAIN.get(t.kind), normalise, None)
+    return Codec(t, python_type, _PLAIN.get(t.kind), normalise, None, check_of(t))
 
 
 def codec_of(t: Type) -> Codec:
@@ -234,50 +267,40 @@ _SIMPLE: dict[str, tuple[Any, Normaliser]] = {
 }
 
 
-def _are_normal(codec: Codec, values: list[Any]) -> bool:
-    """Tell, without a loop of ours, of some values whether all are normal; or not."""
-    if codec.plain is None or set(map(type, values)) - {codec.plain}:
-        return False
-    if codec.plain is int:
-        return not values or (min(values) >= _LOWEST and max(values) <= _HIGHEST)
-    return codec.plain is not str or all(map(str.isascii, values))
-
-
 def _array(t: Type) -> Codec:
     assert t.element
     inner = codec_of(t.element)
-    each, out = inner.checked, inner.to_arrow
+    out = inner.to_arrow
 
     def normalise(value: Any) -> list[Any]:
-        if type(value) is list and _are_normal(inner, value):
-            return value.copy()
         if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
             raise _refuse("a list", value)
-        return [each(v) for v in value]
+        return inner.copies(value if type(value) is list else list(value))
 
     def to_arrow(value: Any) -> list[Any]:
         assert out
         return [None if v is None else out(v) for v in value]
 
     python = types.GenericAlias(list, (optional(inner.python),))
-    return Codec(t, python, None, normalise, to_arrow if out else None)
+    check = of_lists(inner.are_normal)
+    return Codec(t, python, None, normalise, to_arrow if out else None, check)
 
 
 def _map(t: Type) -> Codec:
     assert t.key
     assert t.element
     key, inner = codec_of(t.key), codec_of(t.element)
-    each, out = inner.checked, inner.to_arrow
+    out = inner.to_arrow
 
     def normalise(value: Any) -> dict[Any, Any]:
         if isinstance(value, list):  # how Arrow gives a map back
             value = dict(value)
         if not isinstance(value, Mapping):
             raise _refuse("a dict", value)
-        is_plain = type(value) is dict and _are_normal(key, [*value])
-        if is_plain and _are_normal(inner, [*value.values()]):
-            return dict(value)
-        return {key.normalise(k): each(v) for k, v in value.items()}
+        keys = [*value]
+        if key.are_normal(keys) and not any(k is None for k in keys):
+            return dict(zip(keys, inner.copies([*value.values()]), strict=True))
+        return {key.normalise(k): inner.checked(v) for k, v in value.items()}
 
     def to_arrow(value: Any) -> list[tuple[Any, Any]]:
         if out is None:
@@ -285,7 +308,8 @@ def _map(t: Type) -> Codec:
         return [(k, None if v is None else out(v)) for k, v in value.items()]
 
     python = types.GenericAlias(dict, (key.python, optional(inner.python)))
-    return Codec(t, python, None, normalise, to_arrow)
+    check = of_maps(key.are_normal, inner.are_normal)
+    return Codec(t, python, None, normalise, to_arrow, check)
 
 
 class _Struct:
@@ -299,6 +323,16 @@ class _Struct:
         self._required = _required(t.python) if t.python else set()
         self._defaults = _defaults(t.python) if t.python else {}
         self.made: Any = t.python or self._class()
+        self.check = of_objects(
+            self.made,
+            self._attributes,
+            [c.are_normal for c in self._codecs],
+            {
+                a
+                for a, n in zip(self._attributes, self._names, strict=True)
+                if n in self._required
+            },
+        )
 
     def _class(self) -> type[msgspec.Struct]:
         fields = [
@@ -349,7 +383,7 @@ class _Struct:
 
 def _struct(t: Type) -> Codec:
     made = _Struct(t)
-    return Codec(t, made.made, None, made.normalise, made.to_arrow)
+    return Codec(t, made.made, None, made.normalise, made.to_arrow, made.check)
 
 
 _NESTED = {"array": _array, "map": _map, "struct": _struct}

@@ -296,8 +296,8 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
         """Bring elements that were changed in place to their type."""
         if self._is_mutable:
             if self._old:
-                self._old = [self._normal(v) for v in self._old]
-            self._new = [self._normal(v) for v in self._new]
+                self._old = self._all_normal(self._old)
+            self._new = self._all_normal(self._new)
 
     def snapshot(self) -> Any:
         """Keep copies; elements are kept as bytes."""
@@ -360,6 +360,7 @@ def codec_of_list(codec: Codec) -> Callable[[bytes], list[Any]]:
 
 
 _ABSENT = object()
+_GONE = (None, _ABSENT)
 
 
 class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
@@ -509,17 +510,18 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
     def settle(self) -> None:
         """Bring values that were handed out to their type."""
         out, self._out, self._is_lent = self._out, set(), False
-        for name in out:
-            key, value = self._seen.get(name, (None, _ABSENT))
-            if value is not _ABSENT:
-                self._seen[name] = (key, self._normal(value))
+        self._settle(out)
 
     def check(self) -> None:
         """Bring values that were changed in place to their type."""
         if self._is_mutable:
-            for name, (key, value) in self._seen.items():
-                if value is not _ABSENT:
-                    self._seen[name] = (key, self._normal(value))
+            self._settle(self._seen)
+
+    def _settle(self, names: Iterable[bytes]) -> None:
+        there = [n for n in names if self._seen.get(n, _GONE)[1] is not _ABSENT]
+        values = self._all_normal([self._seen[n][1] for n in there])
+        for name, value in zip(there, values, strict=True):
+            self._seen[name] = (self._seen[name][0], value)
 
     def snapshot(self) -> Any:
         """Keep copies; values are kept as bytes."""

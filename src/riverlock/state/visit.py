@@ -180,6 +180,13 @@ class Handle:
                 found=value,
             ) from error
 
+    def _all_normal(self, values: list[Any]) -> list[Any]:
+        """Return normal copies of many values."""
+        try:
+            return self.codec.copies(values)
+        except (TypeError, ValueError, ArithmeticError):
+            return [self._normal(v) for v in values]  # tells which it is
+
     def _arrow(self, value: Any) -> Any:
         out = self.codec.to_arrow
         return value if value is None or out is None else out(value)
