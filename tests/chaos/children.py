@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.processes import descendants, start_of, wait_until
@@ -24,9 +24,12 @@ DEADLINE_SECONDS = 300.0
 
 @dataclass
 class Child:
-    """A driver in a process of its own."""
+    """A driver in a process of its own.
 
-    options: Options
+    ``command`` is a module and its arguments.
+    """
+
+    command: tuple[str, ...]
     driver_faults: str = ""
     faults_dir: Path | None = None
     lines: list[str] = field(default_factory=list)
@@ -35,11 +38,6 @@ class Child:
 
     def start(self) -> Child:
         """Start the process; its output is collected beside."""
-        arguments = [
-            part
-            for name, value in asdict(self.options).items()
-            for part in (f"--{name.replace('_', '-')}", str(value))
-        ]
         environment = {
             k: v for k, v in os.environ.items() if not k.startswith("RIVERLOCK_")
         }
@@ -50,7 +48,7 @@ class Child:
         if self.driver_faults:
             environment[faults.PLAN_VARIABLE] = self.driver_faults
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.worker_flow", *arguments],
+            [sys.executable, "-m", *self.command],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -117,24 +115,24 @@ class Child:
         self.process.kill()
         self.process.wait()
 
-    def end(self) -> int:
+    def end(self, seconds: float = DEADLINE_SECONDS) -> int:
         """Wait for its end; returns the exit code (negative: the signal)."""
 
         def ended() -> bool:
             self.look()
             return self.process.poll() is not None
 
-        wait_until(ended, f"end of {self.lines[-5:]}", DEADLINE_SECONDS)
+        wait_until(ended, f"end of {self.lines[-5:]}", seconds)
         return self.process.returncode
 
     def orphans(self) -> list[int]:
         """Return the processes that outlived the driver."""
         return [pid for pid, begun in self.tree.items() if start_of(pid) == begun]
 
-    def wait_for_orphans(self) -> None:
+    def wait_for_orphans(self, seconds: float = DEADLINE_SECONDS) -> None:
         """The JVM and the workers must notice by themselves that the driver died."""
         what = f"orphans {self.tree}"
-        wait_until(lambda: not self.orphans(), what, DEADLINE_SECONDS)
+        wait_until(lambda: not self.orphans(), what, seconds)
 
     def tail(self) -> str:
         """Return its last words."""
@@ -158,9 +156,16 @@ class Child:
 def child(
     options: Options, *, driver_faults: str = "", faults_dir: Path | None = None
 ) -> Iterator[Child]:
-    """Run a child for a while."""
-    started = Child(options, driver_faults, faults_dir).start()
-    try:
+    """Run the worker flow for a while."""
+    command = ("tests.chaos.worker_flow", *options.arguments())
+    with alive(Child(command, driver_faults, faults_dir)) as started:
         yield started
+
+
+@contextlib.contextmanager
+def alive(child: Child) -> Iterator[Child]:
+    """Run a child for a while."""
+    try:
+        yield child.start()
     finally:
-        started.close()
+        child.close()

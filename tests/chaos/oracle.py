@@ -189,6 +189,7 @@ class Verdict:
     rows: int
     lost: int
     duplicated: int
+    details: tuple[str, ...] = ()
 
 
 def sink_rows(out: Path, name: str, epoch: int) -> Counter[Any]:

@@ -40,3 +40,22 @@ def start_of(pid: int) -> str | None:
         return None
     found = stat.rpartition(")")[2].split()
     return None if found[0] == "Z" else found[19]
+
+
+def jvm_of(pid: int) -> int | None:
+    """Return the Java virtual machine below a driver; None if there is none yet."""
+    # Parents come first: what the JVM starts has its name until it becomes itself.
+    return next((each for each in descendants(pid) if _comm(each) == "java"), None)
+
+
+def workers_of(pid: int) -> list[int]:
+    """Return the Python workers below a driver: those that the daemon has forked."""
+    jvm = jvm_of(pid)
+    below = [] if jvm is None else descendants(jvm)
+    return [each for each in below if not descendants(each) and _comm(each) != "java"]
+
+
+def _comm(pid: int) -> str | None:
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return None

@@ -1,115 +1,83 @@
-"""Kill the driver of a running flow at random moments, many times; then compare.
+"""Kill a flow at random moments, many times; then compare with what is right.
 
-    python -m tests.chaos.random_kills --kills 200 --seed 1
+    python -m tests.chaos.random_kills --flow fraud --kills 300 --seed 1
 
-Compaction and retention run all the while, with hardly any grace. What the sinks and
-the state hold at the end must be what a run without a single crash would have left.
+Flows: ``worker`` (compaction and retention run all the while, with hardly any grace),
+``fraud`` (the example), ``windows`` (windows, sessions and joins into SQLite; with
+``--postgres`` into a server of the tests). What sinks and state hold at the end must be
+what a run without a single crash would have left: exits 1 if not.
+
+Most of a life is the start of a virtual machine: set ``SPARK_SUBMIT_OPTS`` to what
+``tools/java_archive.py`` prints, as ``make test`` does.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import random
 import sys
 import tempfile
-import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.chaos import oracle
-from tests.chaos.children import Child, child
-from tests.chaos.processes import wait_until
-from tests.chaos.worker_flow import Options
+from tests.chaos.killing import Killer, Summary, Victim
+from tests.chaos.victims import FraudVictim, WindowsVictim, WorkerVictim
 
-# More than any run will read.
-_ENDLESS = 10**9
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """What happened."""
-
-    kills: int
-    verdict: oracle.Verdict
-    seconds: float
-    slowest_orphan: float
-
-    def __str__(self) -> str:
-        found = self.verdict
-        return (
-            f"{self.kills} kills, {found.epochs} epochs, {found.rows} output rows,"
-            f" lost {found.lost}, duplicated {found.duplicated}"
-            f" ({self.seconds:.0f} s; the last process of a killed driver was gone"
-            f" after {self.slowest_orphan:.1f} s)"
-        )
+VICTIMS: dict[str, Callable[[Path, int], Victim]] = {
+    "worker": WorkerVictim,
+    "fraud": FraudVictim,
+    "windows": WindowsVictim,
+}
 
 
-def run(kills: int, seed: int, root: Path) -> Summary:
-    """Kill, restart, and so on; then let it go on, stop it, and compare."""
-    chance = random.Random(seed)
-    options = Options(
-        store=str(root / "store"),
-        out=str(root / "out"),
-        rows=_ENDLESS,
-        epoch_rows=150,
-        available_now=0,
-        join=1,
-        retain=5,
-        grace="2 seconds",
-    )
-    began, slowest = time.monotonic(), 0.0
-    for number in range(1, kills + 1):
-        chosen = replace(options, parallelism=chance.choice((1, 2, 2, 3)))
-        with child(chosen) as driver:
-            what = _live_a_little(driver, chance)
-            driver.kill()
-            killed = time.monotonic()
-            driver.wait_for_orphans()
-            slowest = max(slowest, time.monotonic() - killed)
-            print(
-                f"kill {number}/{kills} {what}, {len(driver.epochs)} epochs", flush=True
-            )
-    with child(options) as driver:
-        driver.wait_for_epochs(3)
-        driver.process.terminate()
-        assert driver.end() == 0, driver.tail()
-    return Summary(
-        kills=kills,
-        verdict=oracle.check(options, complete=False, keep=5),
-        seconds=time.monotonic() - began,
-        slowest_orphan=slowest,
-    )
+def run(
+    victim: Victim, kills: int, seed: int, tell: Callable[[str], None] = lambda _: None
+) -> Summary:
+    """Kill, restart, and so on; then let it come to its end, and compare."""
+    return Killer(victim, random.Random(seed), tell).run(kills)
 
 
-def _live_a_little(driver: Child, chance: random.Random) -> str:
-    """Wait for a random moment; at times before anything has begun."""
-    if chance.random() < 0.2:
-        delay = chance.uniform(0.5, 8)
-        what = f"{delay:.2f} s after its start"
-    else:
-        epochs = chance.randint(0, 3)
-        if epochs:
-            driver.wait_for_epochs(epochs)
-        else:
-            driver.wait_for(lambda: "session" in driver.lines, "its session")
-        delay = chance.uniform(0, 2.0)
-        what = f"{delay:.2f} s after epoch {epochs}"
-    moment = time.monotonic() + delay
-    wait_until(lambda: time.monotonic() >= moment, "the moment", delay + 10)
-    assert driver.process.poll() is None, driver.tail()
-    return what
+@contextlib.contextmanager
+def _postgres() -> Iterator[str]:
+    """Run a server for a while; gives its address."""
+    from tests.servers.postgres import Postgres
+
+    server = Postgres()
+    try:
+        server.start()
+        yield server.url()
+    finally:
+        server.close()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flow", choices=VICTIMS, default="worker")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--root", type=Path, default=None)
+    parser.add_argument("--postgres", action="store_true")
+    parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    print(f"seed {chosen.seed}", flush=True)
     root = chosen.root or Path(tempfile.mkdtemp(prefix="random-kills-"))
-    print(run(chosen.kills, chosen.seed, root))
-    return 0
+
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr if chosen.json else sys.stdout, flush=True)
+
+    tell(f"{chosen.flow}, seed {chosen.seed}, in {root}")
+    with contextlib.ExitStack() as stack:
+        if chosen.postgres:
+            url = stack.enter_context(_postgres())
+            victim: Victim = WindowsVictim(root, chosen.kills, url)
+        else:
+            victim = VICTIMS[chosen.flow](root, chosen.kills)
+        summary = run(victim, chosen.kills, chosen.seed, tell)
+    for line in summary.verdict.details:
+        tell(line)
+    print(json.dumps(summary.to_json()) if chosen.json else summary, flush=True)
+    return 0 if summary.is_exact else 1
 
 
 if __name__ == "__main__":

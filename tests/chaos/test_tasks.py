@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from dataclasses import replace
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.chaos import oracle
 from tests.chaos.children import child
-from tests.chaos.processes import descendants
+from tests.chaos.processes import jvm_of
 from tests.chaos.worker_flow import Options
 
 from riverlock.core import faults
@@ -36,7 +35,9 @@ def test_jvm_and_tasks_that_die_and_are_tried_again_count_once(tmp_path: Path) -
     )
     with child(options) as driver:
         driver.wait_for_epochs(1)
-        os.kill(_jvm_of(driver.pid), signal.SIGKILL)
+        jvm = jvm_of(driver.pid)
+        assert jvm is not None
+        os.kill(jvm, signal.SIGKILL)
         code = driver.end()
         driver.wait_for_orphans()
 
@@ -59,12 +60,3 @@ def _left_by_dead_attempts(options: Options) -> set[str]:
     assert newest is not None
     reached = {f.path for s in newest.operators.values() for f in s.files}
     return {e.path for e in catalog.storage.list(catalog.paths.state)} - reached
-
-
-def _jvm_of(pid: int) -> int:
-    # Parents come first: what the JVM starts has its name until it becomes itself.
-    for each in descendants(pid):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            if Path(f"/proc/{each}/comm").read_text().strip() == "java":
-                return each
-    raise AssertionError("there is no JVM")

@@ -16,7 +16,7 @@ import argparse
 import os
 import sys
 import time
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,14 @@ class Options:
     join: int = 0  # 1: each row is joined with the next one of its key
     working_dir: str = ""
     worker_faults: str = ""  # a plan for Python workers only; the driver has its own
+
+    def arguments(self) -> list[str]:
+        """Return the command line that says the same."""
+        return [
+            part
+            for name, value in asdict(self).items()
+            for part in (f"--{name.replace('_', '-')}", str(value))
+        ]
 
 
 class Track(rl.Process):

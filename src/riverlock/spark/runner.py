@@ -361,8 +361,7 @@ class _Run:
         master = spark.sparkContext.master or ""
         if local is not None and re.match(r"local(\[|$)", master):
             return str(local.parent / ".working" / flow_id)
-        # One folder, not two: others may make any in such a place (runtime/private).
-        return str(Path(tempfile.gettempdir(), f"riverlock-{os.getuid()}-{flow_id}"))
+        return str(Path(tempfile.gettempdir(), f"riverlock-{os.getuid()}", flow_id))
 
     def _plan(
         self,
