@@ -122,3 +122,38 @@ def _check_rights_of_the_table(clerk: Clerk, store: LocalStorage) -> None:
             clerk.committer(store, **how).probe()
     clerk.grant("DELETE", "out")
     clerk.committer(store, mode="replace").probe()
+
+
+def _check_table_of_an_older_version(clerk: Clerk, store: LocalStorage) -> None:
+    """It lacks columns, which only its owner may add."""
+    owner, epochs = Owner(flow="f", sink="out", run=1), "riverlock_epochs"
+    table = f"{clerk.place.schema}.{epochs}"
+    for column in ("opened", "decided"):
+        clerk.server.query(f"ALTER TABLE {table} DROP COLUMN {column}")
+    before = clerk.server.query(f"SELECT * FROM {table}")
+
+    for start in (SqlCommitter.probe, lambda c: c.open(owner)):
+        with pytest.raises(InvalidConfigError, match="right to add columns") as told:
+            start(clerk.committer(store))
+    assert clerk.server.query(f"SELECT * FROM {table}") == before
+
+    assert told.value.hint is not None
+    for statement in told.value.hint.partition("run: ")[2].split("; "):
+        clerk.server.query(statement)
+    clerk.committer(store).probe()
+    clerk.committer(store).open(owner)
+
+
+def test_postgres_table_of_an_older_version(
+    postgres_clerk: Clerk, store: LocalStorage
+) -> None:
+    schema, name = postgres_clerk.place.schema, postgres_clerk.name
+    postgres_clerk.server.query(f"GRANT CREATE ON SCHEMA {schema} TO {name}")
+    _check_table_of_an_older_version(postgres_clerk, store)
+
+
+def test_mariadb_table_of_an_older_version(
+    mariadb_clerk: Clerk, store: LocalStorage
+) -> None:
+    mariadb_clerk.grant("SELECT, INSERT, CREATE, DROP", "*")
+    _check_table_of_an_older_version(mariadb_clerk, store)

@@ -19,7 +19,7 @@ from riverlock.core.errors import (
 )
 from riverlock.sinks.committer import foreign
 from riverlock.sinks.databases.dialect import RefusedRowError, Trouble, dialect_of
-from riverlock.sinks.databases.epochs import EpochTable
+from riverlock.sinks.databases.epochs import EPOCHS, EpochTable, additions
 from riverlock.sinks.databases.layout import check_layout
 from riverlock.sinks.databases.staging import STAGED, epoch_of, place_of, prefix_of
 from riverlock.sinks.making import check_can_make
@@ -162,6 +162,7 @@ class SqlCommitter:
             InvalidConfigError: We may not; says what to grant.
         """
         dialect, target = self._dialect, self.target
+        self._check_upgrade(connection)
         name = f"{self._prefix or STAGED}0_{uuid.uuid4().hex[:16]}"
         self._try(
             connection,
@@ -188,6 +189,18 @@ class SqlCommitter:
                 right=f"the right to {verb} in {target.table}",
                 grant=f"GRANT SELECT, {', '.join(needed)} ON {table}"
                 f" TO {self.address.user}",
+            )
+
+    def _check_upgrade(self, connection: Any) -> None:
+        """Try whether the table of epochs can get what an older version lacks."""
+        dialect, table = self._dialect, self.target.beside(EPOCHS)
+        if adding := additions(dialect, connection, table):
+            self._try(
+                connection,
+                lambda: dialect.try_altering(connection, table),
+                right=f"the right to add columns to {table}, which an older version"
+                " has made",
+                grant="; ".join(adding),
             )
 
     def _try(

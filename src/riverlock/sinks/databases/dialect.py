@@ -176,6 +176,10 @@ class Dialect(Protocol):
         """Create a staging table and leave none: the rights are there if it works."""
         ...
 
+    def try_altering(self, connection: Any, table: str) -> None:
+        """Try whether columns may be added to a table; leave it as it is."""
+        ...
+
     def right_to_stage(self, target: Target) -> str:
         """Return what gives the right to create staging tables, as SQL."""
         ...

@@ -21,13 +21,23 @@ if TYPE_CHECKING:
     from riverlock.sinks.committer import Owner
     from riverlock.sinks.databases.dialect import Dialect, Target
 
-__all__ = ["EPOCHS", "EpochTable"]
+__all__ = ["EPOCHS", "EpochTable", "additions"]
 
 EPOCHS = "riverlock_epochs"
 _COLUMNS = (
     "flow VARCHAR(64) NOT NULL, sink VARCHAR(255) NOT NULL, run BIGINT NOT NULL,"
     " epoch BIGINT, opened VARCHAR(160), decided VARCHAR(160), PRIMARY KEY (flow, sink)"
 )
+
+
+def additions(dialect: Dialect, connection: Any, table: str) -> list[str]:
+    """Return what adds the columns that a table of an older version lacks, as SQL."""
+    layout = dialect.layout(connection, table)
+    return [
+        f"ALTER TABLE {dialect.quoted(table)} ADD COLUMN {column} VARCHAR(160)"
+        for column in ("opened", "decided")
+        if layout is not None and column not in layout.columns
+    ]
 
 
 class _Row(NamedTuple):
@@ -56,12 +66,8 @@ class EpochTable:
                 connection,
                 f"CREATE TABLE IF NOT EXISTS {self._table} ({_COLUMNS}) {options}",
             )
-        for column in ("opened", "decided"):
-            if layout is not None and column not in layout.columns:
-                self._dialect.execute(
-                    connection,
-                    f"ALTER TABLE {self._table} ADD COLUMN {column} VARCHAR(160)",
-                )
+        for adding in additions(self._dialect, connection, self._name):
+            self._dialect.execute(connection, adding)
         connection.commit()
 
     def claim(self, connection: Any, place: str) -> None:

@@ -370,6 +370,17 @@ class MysqlDialect:
         self.execute(connection, f"CREATE TABLE {table} (n INT)")
         self.execute(connection, f"DROP TABLE {table}")
 
+    def try_altering(
+        self, connection: pymysql.connections.Connection[Any], table: str
+    ) -> None:
+        """Drop a column that is not there: rights are looked at first."""
+        dropping = f"ALTER TABLE {self.quoted(table)} DROP COLUMN riverlock_try"
+        try:
+            self.execute(connection, dropping)
+        except pymysql.err.MySQLError as error:
+            if error.args[0] != pymysql.constants.ER.CANT_DROP_FIELD_OR_KEY:
+                raise
+
     def right_to_stage(self, target: Target) -> str:
         """Tables belong to databases."""
         schema = target.table.rpartition(".")[0] or self.address.database

@@ -384,6 +384,12 @@ class PostgresDialect:
         self.execute(connection, f"CREATE TABLE {table} (n INT)")
         connection.rollback()
 
+    def try_altering(self, connection: psycopg.Connection[Any], table: str) -> None:
+        """Add a column, and take it back."""
+        adding = f"ALTER TABLE {self.quoted(table)} ADD COLUMN riverlock_try INT"
+        self.execute(connection, adding)
+        connection.rollback()
+
     def right_to_stage(self, target: Target) -> str:
         """Tables belong to schemas."""
         schema = self.quoted(target.table.rpartition(".")[0] or "public")

@@ -179,6 +179,9 @@ class SqliteDialect:
     def try_staging(self, connection: Any, target: Target, name: str) -> None:
         """Nothing is staged in the file."""
 
+    def try_altering(self, connection: Any, table: str) -> None:
+        """Nobody is asked for rights."""
+
     def right_to_stage(self, target: Target) -> str:
         """Nobody is asked for rights."""
         return ""
