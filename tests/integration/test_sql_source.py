@@ -20,7 +20,10 @@ from tests.servers.proxy import CuttingProxy
 
 import riverlock as rl
 from riverlock.coordinator.restart import FixedDelay
+from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.layout import FLOW
 from riverlock.spark.readers.sql.reader import SqlReader
+from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark
 ROWS = 23_000
@@ -110,8 +113,10 @@ def test_a_start_while_the_database_is_away_waits_for_it(
             done = beside.submit(flow.run, store, spark=spark, available_now=True)
             try:
                 assert heard.event.wait(60)
-                # Whoever waits owns nothing yet.
-                assert not Path(store).exists()
+                # Whoever waits is announced, and owns nothing yet.
+                catalog = Catalog(open_storage(store))
+                assert catalog.newest_run() is None
+                assert not catalog.storage.exists(FLOW)
             finally:
                 proxy.open()
             done.result(60)

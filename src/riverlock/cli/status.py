@@ -84,15 +84,12 @@ def collect(catalog: Catalog) -> dict[str, Any]:
 
     now = text.now_us()
     newest, run, live = catalog.newest(), catalog.newest_run(), _live(catalog)
-    life = None if run is None else life_of(catalog, run)
+    life, coming = None if run is None else life_of(catalog, run), None
     if life is None or not life.is_alive:
         # A start comes after whatever ran before it.
         for start in starts(catalog, now_us=now)[-1:]:
-            run, live, life = (
-                _coming(start),
-                None,
-                Life(is_alive=True, is_starting=True),
-            )
+            run, live, coming = _coming(start), None, start
+            life = Life(is_alive=True, is_starting=True)
     is_new = not catalog.storage.exists(FLOW) and life is not None
     # The live status is a hint: one of an earlier run says nothing of this one.
     mine = (
@@ -109,6 +106,8 @@ def collect(catalog: Catalog) -> dict[str, Any]:
         "started_us": None if run is None else run.started_us,
         "epoch": None,
         "error": None if mine is None else mine.error,
+        "waiting": None if coming is None else coming.waiting,
+        "waiting_since_us": None if coming is None else coming.waiting_since_us,
         "silent_seconds": None if life is None else life.silent_seconds,
     }
     if newest is not None:
@@ -238,6 +237,9 @@ def _print(found: dict[str, Any]) -> None:
     word = click.style(found["state"], fg=_COLOURS.get(found["state"]), bold=True)
     name = found["flow"] or found["store"]
     click.echo(f"{name}: {word}{_since(found, now)}")
+    if found["waiting"]:
+        since = text.instant(found["waiting_since_us"])
+        click.echo(f"waiting for a source since {since}: {found['waiting']}")
     if found["epoch"] is None:
         click.echo("no epoch yet")
     else:

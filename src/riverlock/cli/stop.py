@@ -84,7 +84,7 @@ def _wait_for_start(catalog: Catalog, start: Start, deadline: float) -> bool:
     """Wait until a start has a run or has ended; False if it takes too long."""
     from riverlock.snapshot.starts import starts
 
-    while start in starts(catalog, now_us=text.now_us()):
+    while start.id in {s.id for s in starts(catalog, now_us=text.now_us())}:
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_SECONDS)

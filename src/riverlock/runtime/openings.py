@@ -1,4 +1,4 @@
-"""The sources and sinks of a run that begins: one whose system is away is waited for.
+"""The sinks of a run that begins: one whose system is away is waited for.
 
 Everything else that they say when they are asked first (a wrong password, a table that
 does not fit) is a mistake of the flow or its surroundings, and ends the start.
@@ -7,44 +7,18 @@ does not fit) is a mistake of the flow or its surroundings, and ends the start.
 from __future__ import annotations
 
 import logging
-import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from riverlock.coordinator.restart import patient_delay_us
-from riverlock.core.errors import SinkUnavailableError, SourceUnavailableError
+from riverlock.core.errors import SinkUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from riverlock.coordinator.restart import RestartPolicy
     from riverlock.sinks.committer import Committer, Owner
 
-__all__ = ["Openings", "when_sources_answer"]
+__all__ = ["Openings"]
 
-T = TypeVar("T")
 log = logging.getLogger(__name__)
-
-
-def when_sources_answer(action: Callable[[], T], policy: RestartPolicy) -> T:
-    """Do what needs the sources of a flow, as soon as all of them answer.
-
-    Nothing of the store is owned yet, so that whoever waits here may be interrupted.
-
-    Raises:
-        RiverlockError: A source cannot be used, now or later.
-    """
-    tries = 0
-    while True:
-        try:
-            return action()
-        except SourceUnavailableError as error:
-            tries += 1
-            delay_us = patient_delay_us(policy, tries)
-            if delay_us is None:
-                raise
-            words = "waiting for source %r: the run begins when it answers; %s"
-            log.warning(words, error.source, error.message)
-            time.sleep(delay_us / 1_000_000)
 
 
 class Openings:

@@ -98,6 +98,10 @@ class Start(Record, frozen=True):
     pid: int
     started_us: int
     process: str = ""
+    # What it waits for, since when, and when it last said so.
+    waiting: str | None = None
+    waiting_since_us: int | None = None
+    seen_us: int | None = None
 
 
 class Footer(Record, frozen=True):

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from riverlock.core.errors import SnapshotCorruptedError, StorageNotFoundError
 from riverlock.snapshot.layout import FLOW
 from riverlock.snapshot.owner import process_start
-from riverlock.snapshot.records import Start
+from riverlock.snapshot.records import Start, Stop
+from riverlock.snapshot.requests import requests_after
 from riverlock.snapshot.sealed import seal, unseal
 from riverlock.storage.local import TEMPORARY
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.records import Run
 
-__all__ = ["announced", "is_of", "starts", "withdraw"]
+__all__ = ["announced", "is_of", "starts", "stop_of", "tell", "withdraw"]
 
 # How long one on another machine is believed; here its process is looked for.
 _PATIENCE_US = 10 * 60 * 1_000_000
@@ -66,6 +67,20 @@ def withdraw(catalog: Catalog, start: Start) -> None:
     catalog.storage.delete(catalog.paths.start(start.id))
 
 
+def tell(catalog: Catalog, start: Start) -> None:
+    """Announce a start anew: what it waits for has changed, or it still waits."""
+    catalog.storage.put(catalog.paths.start(start.id), seal(start))
+
+
+def stop_of(catalog: Catalog, start: Start) -> Stop | None:
+    """Return what asks a start to stop, if anything does."""
+    newest = catalog.newest()
+    for request in requests_after(catalog, 0 if newest is None else newest.requests):
+        if isinstance(request.what, Stop) and request.what.start == start.id:
+            return request.what
+    return None
+
+
 def starts(catalog: Catalog, *, now_us: int) -> list[Start]:
     """Return the starts under way, oldest first."""
     found = [s for s in _read(catalog) if _is_alive(s, now_us)]
@@ -96,7 +111,7 @@ def _is_alive(start: Start, now_us: int) -> bool:
     if start.host == socket.gethostname():
         found = process_start(start.pid)
         return found is not None and start.process in ("", found)
-    return now_us - start.started_us < _PATIENCE_US
+    return now_us - (start.seen_us or start.started_us) < _PATIENCE_US
 
 
 def _tidy(catalog: Catalog) -> None:

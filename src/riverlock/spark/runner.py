@@ -24,9 +24,9 @@ from riverlock.runtime.admission import Admission
 from riverlock.runtime.autoscale import Autoscale
 from riverlock.runtime.cleaner import Cleaner
 from riverlock.runtime.driver import RegionDriver
-from riverlock.runtime.openings import when_sources_answer
 from riverlock.runtime.ownership import Heartbeat
 from riverlock.runtime.planner import Planner
+from riverlock.runtime.source_wait import SourceWait
 from riverlock.sinks.outputs import sink_plans
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
@@ -151,8 +151,8 @@ class _Run:
             self._driver.rescale(parallelism)
 
     def drive(self) -> None:
-        assert self._driver is not None
-        self._driver.run()
+        if self._driver is not None:
+            self._driver.run()
         if self._savepoint is not None:
             # Still ours: no other run can have decided anything after the last epoch.
             self.savepoint(self._savepoint)
@@ -171,14 +171,20 @@ class _Run:
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
 
-    def _open(self, stack: ExitStack) -> RegionDriver:
-        """Check, then claim: a flow that cannot run changes nothing in the store."""
+    def _open(self, stack: ExitStack) -> RegionDriver | None:
+        """Check, then claim: a flow that cannot run changes nothing in the store.
+
+        None if it was asked to stop before.
+        """
         options, flow = self._options, self._flow
         spark = self._session(stack)
         readers = readers_of(flow, spark, self._storage, options)
         for reader in readers.values():
             stack.callback(reader.close)
-        compiled = self._compiled(spark, readers)
+        compiled = self._compiled(spark, readers, stack)
+        if isinstance(compiled, Stop):
+            self._savepoint = compiled.savepoint
+            return None
         record, newest = self._checked(compiled, readers)
         owner = claim(self._catalog, now_us=options.clock.now_us())
         engine = self._engine(spark, compiled, readers, owner, record.id)
@@ -223,12 +229,17 @@ class _Run:
             withdraw(self._catalog, self._start)
         return driver
 
+    def _announced(self, stack: ExitStack) -> Start:
+        """Return what makes a start that waits be seen, so that it can be stopped."""
+        if self._start is None:
+            now_us = self._options.clock.now_us()
+            self._start = stack.enter_context(announced(self._catalog, now_us=now_us))
+        return self._start
+
     def _session(self, stack: ExitStack) -> SparkSession:
         options = self._options
         if options.spark is None:
-            # Spark may take long to come: until then this can be seen and stopped.
-            now_us = options.clock.now_us()
-            self._start = stack.enter_context(announced(self._catalog, now_us=now_us))
+            self._announced(stack)  # Spark may take long to come
         spark = options.spark or local_session()
         stack.enter_context(job_conf(spark))
         return spark
@@ -267,11 +278,14 @@ class _Run:
         return check_continues(self._catalog, compiled, readers)
 
     def _compiled(
-        self, spark: SparkSession, readers: Mapping[str, Reader]
-    ) -> CompiledFlow:
-        return when_sources_answer(
-            lambda: compiled_on(self._catalog, self._flow, spark, readers),
-            self._options.restart,
+        self, spark: SparkSession, readers: Mapping[str, Reader], stack: ExitStack
+    ) -> CompiledFlow | Stop:
+        options, catalog = self._options, self._catalog
+        wait = SourceWait(
+            catalog, options.clock, announce=lambda: self._announced(stack)
+        )
+        return wait.until_answered(
+            lambda: compiled_on(catalog, self._flow, spark, readers), options.restart
         )
 
     def _cleaner(self, stack: ExitStack) -> Cleaner:
