@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.arrow_values import python_rows
 from riverlock.core.literals import from_json
+from riverlock.core.sameness import is_same
 from riverlock.core.types import type_of
 from riverlock.snapshot.files import live, merge_tables, read_table
 from riverlock.snapshot.reader import operator_of
@@ -263,7 +264,7 @@ class _Pair:
     ) -> Iterator[Change]:
         for place in sorted(old.keys() | new.keys(), key=repr):
             before, after = old.get(place), new.get(place)
-            if before == after or repr(before) == repr(after):
+            if is_same(before, after):
                 continue
             key, group, variable, part = place
             yield Change(
@@ -353,8 +354,7 @@ def _scope(row: dict[str, Any]) -> str:
 
 
 def _key(columns: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    # One NaN for all: as objects, two of them are two keys.
-    return tuple((n, math.nan if v != v else v) for n, v in columns.items())
+    return tuple((n, _hashable(v)) for n, v in columns.items())
 
 
 def _hashable(value: Any) -> Any:
@@ -362,4 +362,5 @@ def _hashable(value: Any) -> Any:
         return tuple(_hashable(v) for v in value)
     if isinstance(value, dict):
         return tuple((k, _hashable(v)) for k, v in value.items())
-    return value
+    # One NaN for all: as objects, two of them are two keys.
+    return math.nan if value != value else value

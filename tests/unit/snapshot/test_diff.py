@@ -243,3 +243,44 @@ def test_damage_is_not_compared(tmp_path: Path) -> None:
 
     with pytest.raises(SnapshotCorruptedError):
         rl.stores.diff(f"{store.uri}@1", f"{store.uri}@2")
+
+
+class Numbers(rl.Process):
+    """Keeps numbers that are equal to others, or not to themselves."""
+
+    output = "k string, v long"
+    x = rl.Value("double")
+    many = rl.Value("array<double>")
+    parts = rl.Value("struct<x:double,m:map<string,double>>")
+    named = rl.Map("double", "double")
+
+    def on_event(self, row: Any, ctx: Any) -> Any:
+        x = [0.0, -0.0, math.nan][row.v]
+        self.x, self.many, self.parts = x, [1.0, x], {"x": x, "m": {"a": x}}
+        self.named = {1.0: x, math.nan: x}
+        yield row.k, row.v
+
+
+@pytest.mark.parametrize(("first", "then"), [(0, 1), (1, 0), (0, 2), (2, 1)])
+def test_a_zero_that_becomes_negative_is_a_change(
+    tmp_path: Path, first: int, then: int
+) -> None:
+    rows = [("a", first), ("a", then)]
+    flow = SmallFlow(tmp_path / "store", rows, tmp_path / "out", process=Numbers)
+    flow.run(epoch_rows=1)
+
+    found = rl.stores.diff(f"{tmp_path}/store@0", f"{tmp_path}/store@1")
+
+    assert {c.kind for c in found.changes} == {"changed"}
+    variables = sorted(c.variable for c in found.changes)
+    assert variables == ["many", "named", "named", "parts", "x"]
+
+
+def test_what_is_written_again_is_no_change(tmp_path: Path) -> None:
+    rows = [("a", 2), ("a", 2), ("a", 1), ("a", 1)]
+    flow = SmallFlow(tmp_path / "store", rows, tmp_path / "out", process=Numbers)
+    flow.run(epoch_rows=1)
+
+    for a, b in [(0, 1), (2, 3)]:
+        found = rl.stores.diff(f"{tmp_path}/store@{a}", f"{tmp_path}/store@{b}")
+        assert found.changes == ()
