@@ -20,6 +20,7 @@ since errors cross from Spark workers to the driver.
     │   ├─ SnapshotNotFoundError ├─ SnapshotCorruptedError └─ UnsupportedFormatError
     ├─ CoordinationError
     │   ├─ FencedError          another run owns the flow: stop
+    │   ├─ ClusterLostError     Spark has nobody to run tasks: a new session is needed
     │   └─ EpochAbortedError    the epoch did not happen; .reason says why
     │       └─ InputChangedError  nor can it: it is planned anew
     ├─ SinkError
@@ -32,12 +33,15 @@ since errors cross from Spark workers to the driver.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.error_root import RiverlockError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "ClusterLostError",
     "CommitRejectedError",
     "CommitUnknownError",
     "CoordinationError",
@@ -69,42 +73,6 @@ __all__ = [
     "UnsupportedFormatError",
     "UserCodeError",
 ]
-
-
-def _rebuild(cls: type[RiverlockError], state: dict[str, Any]) -> RiverlockError:
-    error = cls.__new__(cls)
-    error.__dict__.update(state)
-    error.args = (state["message"],)
-    return error
-
-
-class RiverlockError(Exception):
-    """Root of all errors raised on purpose.
-
-    Attributes:
-        code: Stable name of the situation, for programs.
-        hint: What to do next, for people; may be empty.
-        exit_code: What the command line exits with.
-    """
-
-    code: ClassVar[str] = "RIVERLOCK"
-    exit_code: ClassVar[int] = 1
-    hint: str = ""
-
-    def __init__(self, message: str, *, hint: str = "", **values: object) -> None:
-        """Keep the values as attributes and compose the text once."""
-        self.hint = hint
-        self.message = message
-        self.__dict__.update(values)
-        super().__init__(message)
-
-    def __str__(self) -> str:
-        """Return the message and, after it, what to do."""
-        return f"{self.message}; {self.hint}" if self.hint else self.message
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by attributes: constructors take values, not the message."""
-        return _rebuild, (type(self), self.__dict__)
 
 
 class DefinitionError(RiverlockError, ValueError):
@@ -496,6 +464,26 @@ class FencedError(CoordinationError):
             store=store,
             run=run,
             owner=owner,
+        )
+
+
+class ClusterLostError(CoordinationError):
+    """Spark has nobody to run tasks, and has had nobody for too long."""
+
+    code = "CLUSTER_LOST"
+
+    def __init__(self, *, master: str, epoch: int, seconds: int) -> None:
+        """Name the cluster, the epoch that waits, and for how long there was nobody."""
+        super().__init__(
+            f"could not run epoch {epoch}: the Spark application on {master} has had no"
+            f" executor for {seconds} seconds",
+            hint="nothing of the epoch was committed and earlier ones are untouched;"
+            " start the flow again in a new Spark session, since a master that came"
+            " back without its memory does not know this one; if the cluster is only"
+            " busy, wait longer: executor_timeout=",
+            master=master,
+            epoch=epoch,
+            seconds=seconds,
         )
 
 

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
     from riverlock.coordinator.instructions import RunStage
     from riverlock.coordinator.votes import Vote
+    from riverlock.runtime.attendance import Attendance
     from riverlock.snapshot.records import InputRange, Manifest
     from riverlock.sources.reader import Reader
     from riverlock.spark.ahead import ReadAhead
@@ -94,6 +95,8 @@ class SparkEngine:
     parallelism: int
     working_dir: str
     ahead: ReadAhead
+    # None: the driver runs the tasks itself, or may wait for ever.
+    attendance: Attendance | None = None
 
     def run_stage(
         self,
@@ -158,7 +161,7 @@ class SparkEngine:
         name = f"riverlock {self.compiled.flow.name} {order.epoch} {order.stage}"
         try:
             self.spark.sparkContext.setJobGroup(self._job_group, name)
-            with unlogged():
+            with unlogged(), self._attended(order.epoch):
                 yield
         except AnalysisException as error:
             raise InvalidFlowError(
@@ -170,6 +173,16 @@ class SparkEngine:
             # A connection that is refused: Spark's virtual machine is gone.
             raise explained(error, stage=order.stage, epoch=order.epoch) from None
 
+    def _attended(self, epoch: int) -> contextlib.AbstractContextManager[None]:
+        if self.attendance is None:
+            return contextlib.nullcontext()
+        return self.attendance.kept(epoch, self._cancel_if_there)
+
+    def _cancel_if_there(self) -> None:
+        # The session may have been stopped, and the jobs with it.
+        with contextlib.suppress(Py4JError, ConnectionError, AttributeError):
+            self.cancel()
+
     def cancel(self) -> None:
         """Stop whatever runs; callable from another thread."""
         self.spark.sparkContext.cancelJobGroup(self._job_group)
@@ -177,9 +190,7 @@ class SparkEngine:
     def close(self) -> None:
         """Drop what was read ahead."""
         self.ahead.close()
-        # The session may have been stopped, and the jobs with it.
-        with contextlib.suppress(Py4JError, ConnectionError, AttributeError):
-            self.cancel()
+        self._cancel_if_there()
 
     @property
     def _job_group(self) -> str:

@@ -41,6 +41,8 @@ class RunOptions:
         restart: What to do when an epoch fails for a reason that may pass.
         retain_epochs: How many epochs can be gone back to.
         grace: How long files that nothing refers to are kept.
+        executor_timeout: For how long Spark may have no executor while tasks wait; the
+            run then ends with an error. None: for ever.
         working_dir: Local disk for working copies of state; disposable.
         on_status: Called after each epoch.
     """
@@ -54,6 +56,7 @@ class RunOptions:
     restart: RestartPolicy = DEFAULT_RESTART
     retain_epochs: int = 20
     grace: str | timedelta = "10 minutes"
+    executor_timeout: str | timedelta | None = "5 minutes"
     working_dir: str | None = None
     on_status: Callable[[Status], None] = field(default=lambda _: None)
     clock: Clock = field(default_factory=SystemClock)
@@ -88,3 +91,5 @@ class RunOptions:
                 "epoch_target=None", expected="max_rows_per_epoch", found="neither"
             )
         duration_us(self.grace)
+        if self.executor_timeout is not None:
+            duration_us(self.executor_timeout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import tempfile
 import threading
@@ -42,6 +41,7 @@ from riverlock.spark.committers import committer_of
 from riverlock.spark.compile import CompiledFlow, KeyedStage
 from riverlock.spark.continuing import check_continues, compiled_on
 from riverlock.spark.engine import SparkEngine
+from riverlock.spark.executors import attendance_on, is_local
 from riverlock.spark.options import RunOptions
 from riverlock.spark.outlets import Arrears, opened_sinks
 from riverlock.spark.readers import reader_of
@@ -365,6 +365,7 @@ class _Run:
             parallelism=min(wanted, self._flow.key_groups),
             working_dir=self._working_dir(spark, flow_id),
             ahead=ReadAhead(spark),
+            attendance=attendance_on(spark, self._options),
         )
 
     def _working_dir(self, spark: SparkSession, flow_id: str) -> str:
@@ -372,8 +373,7 @@ class _Run:
         if self._options.working_dir is not None:
             return str(Path(self._options.working_dir).absolute() / flow_id)
         local = self._storage.local_path("working")
-        master = spark.sparkContext.master or ""
-        if local is not None and re.match(r"local(\[|$)", master):
+        if local is not None and is_local(spark):
             return str(local.parent / ".working" / flow_id)
         return str(Path(tempfile.gettempdir(), f"riverlock-{os.getuid()}", flow_id))
 
