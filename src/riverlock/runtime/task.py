@@ -35,6 +35,7 @@ from riverlock.runtime.columns import (
 from riverlock.runtime.event_times import greatest_times, partition_times
 from riverlock.runtime.folding import Folding
 from riverlock.runtime.operator import Done, run_operator
+from riverlock.runtime.private import make_private
 from riverlock.runtime.program import (
     DEAD,
     DEAD_SCHEMA,
@@ -276,6 +277,7 @@ class _Turn:
     def run(self, batches: Iterable[pa.RecordBatch]) -> Vote:
         task, uid = self.task, self.program.uid
         groups = group_range(self.partition, task.parallelism, task.key_groups)
+        make_private(Path(task.working_dir))
         root = Path(task.working_dir) / task.place.region / uid
         copy = WorkingCopy(root, groups, task.place.token)
         found = [b for b in batches if b.num_rows]
