@@ -8,6 +8,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PythonException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F
@@ -120,6 +121,9 @@ def explained(error: Exception, *, stage: str, epoch: int) -> RiverlockError:
     if found is not None:
         return found
     line = last_line(error)
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        gone = "Spark's virtual machine does not answer, and may have been killed"
+        return EpochAbortedError(epoch=epoch, reason=gone, cause=line)
     if isinstance(error, PythonException) and not _MAY_PASS.search(line):
         text = str(error)
         frames = _FRAME.findall(text)
