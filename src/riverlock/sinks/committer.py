@@ -151,7 +151,7 @@ def lacking(
         name: The sink's place, for people.
         way_out: How to go on without these rows; else by another uid.
     """
-    lost, back = f"all epochs up to {given}", ""
+    lost, back = f"epochs up to {given}", ""
     if has is not None:
         first = has + 1
         lost = f"epoch {given}" if first == given else f"epochs {first} to {given}"

@@ -26,7 +26,8 @@ from riverlock.core.errors import (
     SinkError,
 )
 from riverlock.core.extras import load_extra
-from riverlock.sinks.committer import check_kept, of_the_origin
+from riverlock.sinks.committer import check_kept, lacking, of_the_origin
+from riverlock.sinks.delta_history import note, sight_of
 from riverlock.sinks.file_listing import is_inside
 from riverlock.sinks.files import place
 from riverlock.sinks.partitions import check_columns, partitions
@@ -155,6 +156,8 @@ class DeltaCommitter:
     _application: str = ""
     # The epoch that the table had when this run looked last.
     _seen: _Mark | None = None
+    # The version of the table in which nothing of ours was missing.
+    _version: int = -1
 
     def probe(self) -> None:
         """Look whether the table's place answers; change nothing.
@@ -208,6 +211,30 @@ class DeltaCommitter:
                 raise of_the_origin(owner.sink, f"Delta table {self.sink.path}")
         self._check_past(owner)
         self._check_kept(owner, self._seen)
+        self._check_in_sight(table)
+
+    def _check_in_sight(self, table: Any) -> None:
+        """Refuse a table from which RESTORE has taken epochs since we looked."""
+        owner, seen = self._owner, self._seen
+        # Of mode complete, the next epoch has all rows.
+        if owner is None or seen is None or self.replaces:
+            return
+        if table.version() != self._version:
+            given = self._given(owner, seen)
+            sight = sight_of(table, self._application, seen.epoch)
+            has = None if sight is None else sight.epoch
+            if sight is not None and given is not None and (has is None or has < given):
+                raise lacking(owner, has, given, f"Delta table {self.sink.path}")
+        self._version = table.version()
+
+    def _given(self, owner: Owner, seen: _Mark) -> int | None:
+        """Return the newest epoch that is to be in sight."""
+        past, newest = owner.past, owner.past.newest
+        is_of_this_run = newest is not None and seen.epoch > newest
+        if is_of_this_run or past.leads_here(seen.epoch):
+            return seen.epoch
+        # The store has gone back since, and writes anew what follows.
+        return past.expected(owner.sink, self.sink.path)
 
     def _check_kept(self, owner: Owner, seen: _Mark | None) -> None:
         commit = None if seen is None else Commit(epoch=seen.epoch)
@@ -249,6 +276,7 @@ class DeltaCommitter:
             if not self._has(table, wanted):
                 if path == self.sink.path:
                     self._check_seen(_mark_in(table, self._application))
+                    self._check_in_sight(table)
                 self._check_files(path, epoch, output.tokens)
                 self._add(table, wanted, output.tokens)
         except lake.exceptions.CommitFailedError as error:
@@ -262,6 +290,8 @@ class DeltaCommitter:
             raise SinkError(path, epoch=epoch, what=str(error)) from error
         if path == self.sink.path:
             self._seen = _Mark.of(wanted)
+            if table.version() == self._version + 1:  # nobody else has written
+                self._version += 1
 
     def complete(self, flow: str, sink: str, epoch: int, output: SinkOutput) -> None:
         """Commit what was decided for a sink that the flow has no more.
@@ -365,7 +395,10 @@ class DeltaCommitter:
             mode="overwrite" if self.replaces else "append",
             schema=table.schema(),
             partition_by=list(self.sink.partition_by),
-            commit_properties=lake.CommitProperties(app_transactions=marks),
+            commit_properties=lake.CommitProperties(
+                app_transactions=marks,
+                custom_metadata=note(self._application, wanted.epoch),
+            ),
         )
 
 

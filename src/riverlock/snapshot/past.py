@@ -160,8 +160,8 @@ class StorePast(Past):
     def expected(self, sink: str, place: str) -> int | None:
         """Return the newest epoch that a sink must have when it is opened."""
         output = self.output(sink)
-        if output is None:
-            return None
+        if output is None or output.replaces:
+            return None  # the newest has all rows
         assert self.manifest is not None
         # The newest may wait for its commit; elsewhere it waits no more if it is known
         # to be where it was decided to go.
