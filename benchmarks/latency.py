@@ -144,8 +144,9 @@ def riverlock(folder: Path, clock: Clock) -> None:
 
     def see(status: Any) -> None:
         # Told after the commit of all sinks; what was seen is let go.
-        for epoch in list(out.epochs):
-            clock.note([row[3] for row in out.epochs.pop(epoch)])
+        if rows := out.rows():
+            clock.note([row[3] for row in rows])
+        out.written.clear()
 
     with tempfile.TemporaryDirectory() as store:
         handle = flow.start(store, on_status=see)

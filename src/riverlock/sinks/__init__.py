@@ -50,15 +50,27 @@ def console(rows: int = 20) -> ConsoleSink:
 class MemorySink:
     """Keeps rows in this process; see ``memory``."""
 
-    epochs: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
+    # By epoch, then by flow and uid: several writers may share it.
+    written: dict[int, dict[tuple[str, str], list[tuple[Any, ...]]]] = field(
+        default_factory=dict
+    )
     kind: str = "memory"
+
+    @property
+    def epochs(self) -> dict[int, list[tuple[Any, ...]]]:
+        """The rows of each epoch that has some."""
+        return {
+            epoch: [row for rows in parts.values() for row in rows]
+            for epoch, parts in self.written.items()
+            if parts
+        }
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return all rows of all epochs that this process has committed.
 
         Of mode ``complete``: the rows of the newest.
         """
-        return [row for n in sorted(self.epochs) for row in self.epochs[n]]
+        return [row for _, rows in sorted(self.epochs.items()) for row in rows]
 
 
 def memory() -> MemorySink:

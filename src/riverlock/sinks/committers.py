@@ -295,22 +295,27 @@ class MemoryCommitter:
     # Rows of an epoch take the place of all before: mode ``complete``.
     replaces: bool = False
     guarantee: str = "exactly once within this process"
+    _writer: tuple[str, str] = ("", "")
 
     def open(self, owner: Owner) -> None:
         """Forget epochs that the store has not decided: it was put back."""
-        newest = owner.past.newest
-        for epoch in list(self.sink.epochs):
-            if newest is not None and epoch > newest:
-                del self.sink.epochs[epoch]
+        self._writer = (owner.flow, owner.sink)
+        if owner.past.newest is not None:
+            self._forget(after=owner.past.newest)
+
+    def _forget(self, after: int = -1) -> None:
+        for epoch, parts in self.sink.written.items():
+            if epoch > after:
+                parts.pop(self._writer, None)
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Replace the rows of the epoch."""
         table = read_staged(self.storage, output)
         if output.replaces or (table is not None and self.replaces):
-            self.sink.epochs.clear()
+            self._forget()
         if table is not None:
-            columns = map(python_values, table.columns)
-            self.sink.epochs[epoch] = list(zip(*columns, strict=True))
+            rows = list(zip(*map(python_values, table.columns), strict=True))
+            self.sink.written.setdefault(epoch, {})[self._writer] = rows
 
 
 @dataclass
@@ -327,9 +332,11 @@ class ConsoleCommitter:
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Print the first rows of the epoch."""
         table = read_staged(self.storage, output)
-        if table is None:
-            return
         out = sys.stdout
+        if table is None:
+            if output.replaces:
+                out.write(f"-- epoch {epoch}: 0 rows\n")
+            return
         out.write(f"-- epoch {epoch}: {table.num_rows} rows\n")
         shown = table.slice(0, self.sink.rows)
         for row in zip(*map(python_values, shown.columns), strict=True):

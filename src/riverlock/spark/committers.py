@@ -17,6 +17,7 @@ from riverlock.snapshot.files import read_file
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from riverlock.core.types import Schema
     from riverlock.flow.graph import Write
     from riverlock.sinks.base import SinkUse
     from riverlock.sinks.committer import Committer, Owner
@@ -41,7 +42,7 @@ def committer_of(
         case ConsoleSink():
             return ConsoleCommitter(sink, storage)
         case EpochFunction():
-            return _EpochFunctionCommitter(sink, storage, spark)
+            return _EpochFunctionCommitter(sink, storage, spark, use.schema)
         case TwoPhaseSink():
             return sink.committer(use, storage)
         case _:
@@ -59,6 +60,7 @@ class _EpochFunctionCommitter:
     sink: EpochFunction
     storage: Storage
     spark: SparkSession
+    schema: Schema
     guarantee: str = (
         "at least once, always with the same rows: exactly once if the function is"
         " idempotent by epoch"
@@ -68,8 +70,14 @@ class _EpochFunctionCommitter:
         """Nothing to check."""
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
-        """Call the function, unless the epoch has no rows."""
+        """Call the function, unless the epoch has nothing to say.
+
+        A whole table that is empty says that its rows are gone.
+        """
         if not output.tokens:
+            if output.replaces:
+                empty = self.spark.createDataFrame([], self.schema.ddl)
+                self.sink.function(empty, epoch)
             return
         # Checks every file against its checksum before user code sees a row.
         # One after the other: an epoch need not fit into the driver.
