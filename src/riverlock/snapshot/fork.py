@@ -8,6 +8,7 @@ last: a fork that is not finished is no store, and can be begun again.
 from __future__ import annotations
 
 import contextlib
+import logging
 import uuid
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,6 +20,7 @@ from riverlock.core import faults
 from riverlock.core.errors import (
     InvalidConfigError,
     SnapshotCorruptedError,
+    SnapshotError,
     SnapshotNotFoundError,
     StorageError,
     StorageNotFoundError,
@@ -45,7 +47,7 @@ from riverlock.snapshot.records import (
     Origin,
 )
 from riverlock.snapshot.references import source_lists, state_files
-from riverlock.snapshot.sealed import seal, unseal
+from riverlock.snapshot.sealed import checksum, seal, unseal
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
@@ -54,8 +56,9 @@ if TYPE_CHECKING:
     from riverlock.snapshot.records import Manifest, Run, StateFile
     from riverlock.storage.base import Storage
 
-__all__ = ["Fork", "forget_fork", "fork", "plan_fork", "release_parents"]
+__all__ = ["Fork", "forget_fork", "fork", "plan_fork", "settle_parents"]
 
+log = logging.getLogger(__name__)
 _COPY_LEASE = timedelta(hours=1)
 
 
@@ -141,7 +144,11 @@ def fork(catalog: Catalog, plan: Fork, *, now_us: int) -> Catalog:
         origin=plan.origin,
         is_copy=plan.is_copy,
     )
-    new.storage.put_if_absent(FORKING, seal(record))
+    if not new.storage.put_if_absent(FORKING, seal(record)):
+        # Of an earlier attempt, or of somebody who was faster: there is one fork only.
+        begun = _begun(new.storage, plan.origin, copy=plan.is_copy)
+        assert begun is not None
+        record = begun
     with contextlib.ExitStack() as stack:
         if plan.is_copy:
             lease = leased(catalog, plan.target.epoch, lasts=_COPY_LEASE)
@@ -266,10 +273,11 @@ def _path_in(plan: Fork, path: str) -> str:
     return path if parent_in(path) else f"{PARENTS}{plan.origin.flow}/{path}"
 
 
-def release_parents(catalog: Catalog) -> list[str]:
-    """Take our records away from stores that no epoch of ours needs files of.
+def settle_parents(catalog: Catalog, *, now_us: int) -> list[str]:
+    """Hold what our epochs need of other stores, and let go of what none needs.
 
-    Returns the flows of these stores. A store that cannot be reached keeps its record.
+    Returns the flows of the stores that are free of us. A store that cannot be reached
+    keeps its record.
     """
     records = [e.path for e in catalog.storage.list(PARENTS) if e.path.count("/") == 1]
     if not records:
@@ -279,16 +287,59 @@ def release_parents(catalog: Catalog) -> list[str]:
         for epoch in catalog.epochs()
         for file in state_files(catalog.manifest(epoch))
     }
-    mine, freed = catalog.flow().id, []
+    freed = []
     for path in records:
         parent = unseal(catalog.storage.get(path), Origin, path=path)
-        if parent.flow in needed:
-            continue
         with contextlib.suppress(StorageError):
-            open_storage(parent.store).delete(fork_path(mine))
-            catalog.storage.delete(path)
-            freed.append(parent.flow)
+            there = Catalog(open_storage(parent.store), parent.region)
+            mine = _own_record(catalog, parent, there.storage, now_us=now_us)
+            own = fork_path(mine.flow)
+            if parent.flow not in needed:
+                there.storage.delete(own)
+                catalog.storage.delete(path)
+                freed.append(parent.flow)
+            elif not there.storage.exists(own):
+                _hold_again(there, own, mine)
     return freed
+
+
+def _own_record(
+    catalog: Catalog, parent: Origin, there: Storage, *, now_us: int
+) -> ForkRecord:
+    """Return what this store has in its parent.
+
+    A copy of a fork has the fork's id, and needs a record of its own: neither lets go
+    of what the other holds.
+    """
+    flow, store = catalog.flow().id, catalog.storage.uri
+    copied = f"{flow}-{checksum(store.encode())[:12]}"
+    name = flow
+    if there.exists(fork_path(copied)):
+        name = copied
+    elif there.exists(fork_path(flow)):
+        path = fork_path(flow)
+        found = unseal(there.get(path), ForkRecord, path=path)
+        name = flow if found.store == store else copied
+    return ForkRecord(
+        flow=name,
+        store=store,
+        region=parent.region,
+        epoch=parent.epoch,
+        created_us=now_us,
+    )
+
+
+def _hold_again(there: Catalog, path: str, record: ForkRecord) -> None:
+    try:
+        there.hold(path, record, epoch=record.epoch)
+    except SnapshotError as error:
+        log.warning(
+            "%s refers to files of %s, which does not keep them: %s;"
+            " riverlock verify tells which epochs are whole",
+            record.store,
+            there.storage.uri,
+            error,
+        )
 
 
 def forget_fork(catalog: Catalog, flow: str) -> None:

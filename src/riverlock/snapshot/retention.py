@@ -15,7 +15,7 @@ from riverlock.core.times import micros
 from riverlock.snapshot.channel import passed_files
 from riverlock.snapshot.closed import is_alone
 from riverlock.snapshot.deletion import Round
-from riverlock.snapshot.fork import release_parents
+from riverlock.snapshot.fork import settle_parents
 from riverlock.snapshot.layout import lease_path, number_in
 from riverlock.snapshot.pins import leases
 from riverlock.storage.base import SupportsTemporaries
@@ -72,7 +72,7 @@ def sweep(
 
     deletion.run(keep.over, leftovers)
     gone = len(deletion.gone)
-    release_parents(catalog)
+    settle_parents(catalog, now_us=micros(ended[-1]))
     if isinstance(catalog.storage, SupportsTemporaries):
         before = ended[-1] - max(keep.grace, _WRITING)
         gone += catalog.storage.forget_temporaries(before)

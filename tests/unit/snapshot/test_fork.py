@@ -196,6 +196,55 @@ def test_a_fork_that_was_deleted_can_be_forgotten(
         rl.stores.forget_fork(str(parent.store), record.flow)
 
 
+def lets_go(flow: SmallFlow) -> None:
+    """Decide an epoch without files of those before, and keep that one only."""
+    store = flow.catalog
+    newest = store.resolve(None)
+    states = {
+        uid: msgspec.structs.replace(s, files=()) for uid, s in newest.operators.items()
+    }
+    made = msgspec.structs.replace(newest, epoch=newest.epoch + 1, operators=states)
+    assert store.decide(made)
+    age(flow.store)
+    sweep(store, TIGHT)
+
+
+@pytest.mark.parametrize("first", ["fork", "copy"])
+def test_a_fork_and_a_copy_of_it_hold_their_parent_each_by_itself(
+    parent: SmallFlow, child: SmallFlow, tmp_path: Path, first: str
+) -> None:
+    forked(parent, child)
+    shutil.copytree(child.store, tmp_path / "copy")
+    copy = SmallFlow(tmp_path / "copy", child.rows, tmp_path / "copy-out")
+    sweep(copy.catalog, TIGHT)  # as its first epoch does
+
+    done, other = (child, copy) if first == "fork" else (copy, child)
+    lets_go(done)
+    lets_go(parent)
+
+    check_whole(other)
+    lets_go(other)
+    assert list(parent.catalog.storage.list("forks/")) == []
+
+
+def test_two_that_fork_into_one_place_make_one_fork(
+    parent: SmallFlow, child: SmallFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_if_absent = LocalStorage.put_if_absent
+
+    def slow(self: LocalStorage, path: str, data: bytes) -> bool:
+        if path == "fork.json":
+            monkeypatch.setattr(LocalStorage, "put_if_absent", put_if_absent)
+            assert killed_at("V1", lambda: forked(parent, child))
+        return put_if_absent(self, path, data)
+
+    monkeypatch.setattr(LocalStorage, "put_if_absent", slow)
+    forked(parent, child)
+
+    check_whole(child)
+    assert len(list(parent.catalog.storage.list("forks/"))) == 1
+
+
 class Line:
     """A store that gets one epoch after the other: no tasks, no loop."""
 
