@@ -264,8 +264,8 @@ class UndeclaredStateError(StateError):
             f"declare it, as in {variable} = rl.Value('long'); or set it in open, if"
         )
         if is_constant:
-            what = "was set by open or __init__, and may not be replaced afterwards"
-            advice = "keep what changes in declared state; set it in open only, if"
+            what = "was set by open, __init__ or its class, and may not change then"
+            advice = "declare what changes as state; make it in open only, if"
         did_you = "" if meant is None else f"; did you mean {meant!r}?"
         at = "" if place is None else f"\n  {place}"
         super().__init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError, RiverlockError
@@ -96,6 +97,13 @@ def check_process(process: object, uid: str) -> Schema | None:
         raise InvalidFlowError(
             what, expected="a method on_event", found=type(process).__name__
         )
+    for cls in type(process).__mro__:
+        # Their values are not where those of the instance are.
+        slots = [n for n, a in vars(cls).items() if type(a) is MemberDescriptorType]
+        if slots:
+            raise InvalidFlowError(
+                what, expected="no __slots__", found=f"{cls.__name__} with {slots}"
+            )
     specs, params = specs_of(type(process)), params_of(type(process))
     assert not set(specs) & set(side_outputs(type(process)))
     for name in params:

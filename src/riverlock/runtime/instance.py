@@ -8,6 +8,7 @@ Everything else is reached through descriptors that lead to handles.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from riverlock.core.errors import StateError, StateTypeError
 from riverlock.flow.operators import BuiltIn, lends_objects
 from riverlock.flow.params import params_of
-from riverlock.runtime.constants import Constants
+from riverlock.runtime.constants import Computed, Constants
 from riverlock.runtime.mentions import place_of
 from riverlock.runtime.parameters import Parameters
 from riverlock.state.changelog import ChangeLog
@@ -202,6 +203,12 @@ class Instance:
         kind = type(process)
         live = {n: a for n, a in attributes.items() if a is not None}
         live |= {"__module__": kind.__module__, "__delattr__": self._forgetting(kind)}
+        live |= {
+            name: Computed(each.func)
+            for cls in reversed(kind.__mro__)
+            for name, each in vars(cls).items()
+            if isinstance(each, cached_property)
+        }
         made: Any = type(kind.__name__, (kind,), live | self._parameters.live)
         user = made.__new__(made)
         user.__dict__.update(process.__dict__)
@@ -391,7 +398,8 @@ class Instance:
         """Take what ``open`` has set for what is the same for all keys."""
         if not isinstance(self.user, BuiltIn):
             declared = self._layout.specs.keys() | self._parameters.live.keys()
-            self._constants = Constants(self._operator, self.user, declared)
+            made = vars(self._process)
+            self._constants = Constants(self._operator, self.user, declared, made)
 
     def was_used_outside_keys(self) -> bool:
         """Whether values of a key were assigned when it was nobody's turn."""

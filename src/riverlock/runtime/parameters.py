@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import StateError
 from riverlock.core.parameters import live
+from riverlock.core.sameness import is_same
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -39,7 +40,7 @@ class Parameters:
             StateError: It has assigned one, or changed a list or dictionary in place.
         """
         for name, (kind, value) in self._stored.items():
-            if name in assigned or self.live[name] != live(kind, value):
+            if name in assigned or not is_same(self.live[name], live(kind, value)):
                 raise StateError(
                     f"parameter {name!r} of operator {operator!r} was written by its"
                     " process; nothing of the epoch was stored",

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.unit.snapshot.small_flow import SmallFlow
 
 import riverlock as rl
-from riverlock.core.errors import StateError, UndeclaredStateError
+from riverlock.core.errors import (
+    InvalidFlowError,
+    StateError,
+    UndeclaredStateError,
+    UserCodeError,
+)
 from riverlock.core.types import schema_of
 from riverlock.flow.aggregator import NamedAggregator
 from riverlock.testing import harness
@@ -213,3 +219,146 @@ def test_an_aggregator_may_keep_nothing_between_calls() -> None:
     assert "'last'" in str(caught.value.__cause__)
     assert aggregate.merge(1, 2) == 3
     assert not hasattr(aggregate.aggregator, "last")
+
+
+# Ways around an assignment
+
+
+class Hostile(rl.Process):
+    output = "k string, v long"
+    n = rl.Value("long", default=0)
+    rules: ClassVar[dict[str, Any]] = {"a": [1], "b": {2}}
+    totals: ClassVar[list[int]] = []
+    total = 0
+
+    def __init__(self, act: Callable[[Any, Any], None]) -> None:
+        self.act = act
+        self.made = [1, {"x": [2]}]
+
+    def open(self) -> None:
+        self.cache: dict[str, int] = {}
+
+    @cached_property
+    def table(self) -> dict[str, int]:
+        return {"a": 1}
+
+    @property
+    def last(self) -> int:
+        return self._last
+
+    @last.setter
+    def last(self, value: int) -> None:
+        self._last = value
+
+    def on_event(self, row: Any, ctx: Any) -> Iterator[Any]:
+        self.act(self, row)
+        yield row.k, self.n
+
+
+def _class_total(p: Any, row: Any) -> None:
+    type(p).total += row.v
+
+
+def _own_class_total(p: Any, row: Any) -> None:
+    Hostile.total += row.v
+
+
+REFUSED: dict[str, Callable[[Any, Any], Any]] = {
+    "x": lambda p, row: setattr(p, "x", row.v),
+    "y": lambda p, row: object.__setattr__(p, "y", row.v),
+    "z": lambda p, row: p.__dict__.update(z=row.v),
+    "_last": lambda p, row: setattr(p, "last", row.v),
+    "made": lambda p, row: p.made[1]["x"].append(row.v),
+    "rules": lambda p, row: p.rules["b"].add(row.v),
+    "totals": lambda p, row: p.totals.append(row.v),
+    "total": _class_total,
+}
+
+
+@pytest.fixture
+def untouched() -> Iterator[None]:
+    before = {n: copy.deepcopy(getattr(Hostile, n)) for n in ("rules", "totals")}
+    yield
+    Hostile.total, Hostile.rules, Hostile.totals = 0, before["rules"], before["totals"]
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("on_error", ["fail", "dead_letter"])
+def test_no_way_around_leads_from_one_key_to_another(name: str, on_error: Any) -> None:
+    process = Hostile(lambda p, row: REFUSED[name](p, row) if row.v == 3 else None)
+    h = harness(process, key="k", input=INPUT, on_error=on_error)
+
+    with pytest.raises(UndeclaredStateError) as caught:
+        h.send(*ROWS)
+
+    assert caught.value.variable == name
+    assert h.output == []
+
+
+@pytest.mark.usefixtures("untouched")
+def test_the_class_that_was_written_by_name_is_looked_at_too() -> None:
+    h = harness(Hostile(_own_class_total), key="k", input=INPUT)
+
+    with pytest.raises(UndeclaredStateError, match="'total' was set by open"):
+        h.send(*ROWS)
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_class_that_inherits_is_looked_at_too() -> None:
+    class Heir(Hostile):
+        seen: ClassVar[set[str]] = set()
+
+        def on_event(self, row: Any, ctx: Any) -> Iterator[Any]:
+            self.seen.add(row.k)
+            yield row.k, 1
+
+    h = harness(Heir(print), key="k", input=INPUT)
+
+    with pytest.raises(UndeclaredStateError, match="'seen' was set by open"):
+        h.send(*ROWS)
+
+
+def test_a_cached_property_is_computed_and_not_assigned() -> None:
+    process = Hostile(lambda p, row: setattr(p, "table", row.v))
+    h = harness(process, key="k", input=INPUT)
+
+    with pytest.raises(UserCodeError, match="'table' is computed once"):
+        h.send(*ROWS)
+
+
+def test_state_that_is_written_around_its_attribute_is_state() -> None:
+    def act(p: Any, row: Any) -> None:
+        p.__dict__["n"] = p.n + row.v
+
+    together, apart = (harness(Hostile(act), key="k", input=INPUT) for _ in range(2))
+    together.send(*ROWS)
+    for row in ROWS:
+        apart.send(row)
+
+    assert sorted(together.output) == sorted(apart.output)
+    assert together.state("n", key="a") == apart.state("n", key="a") == 4
+
+
+def test_what_only_looks_like_a_change_is_none() -> None:
+    def act(p: Any, row: Any) -> None:
+        p.tmp = row.v
+        del p.tmp
+        p.made = p.made
+        assert p.rules["a"] == [1]
+        p.cache[row.k] = p.table.get(row.k, 0)
+        p.n += row.v
+
+    h = harness(Hostile(act), key="k", input=INPUT)
+    h.send(*ROWS)
+    h.send(*ROWS)
+
+    assert h.state("n", key="a") == 8
+
+
+def test_slots_are_refused_when_the_flow_is_built() -> None:
+    class Slotted(Carts):
+        __slots__ = ("last",)
+
+    with pytest.raises(InvalidFlowError, match="no __slots__"):
+        harness(Slotted(), key="k", input=INPUT)
