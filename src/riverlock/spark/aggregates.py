@@ -22,9 +22,8 @@ from riverlock.flow.aggregator import Aggregator
 from riverlock.flow.partial import Merge, PartialAggregate, PythonAggregate
 from riverlock.flow.windows import TimeWindows
 from riverlock.runtime.columns import MARK, PART, ROWS, SEQ, SOURCE, TIME, WINDOW
-from riverlock.spark.clock import at_time
+from riverlock.spark.clock import at_time, has_clock
 from riverlock.spark.frames import as_column, hidden_columns, pane_end
-from riverlock.spark.repeatable import has_clock
 from riverlock.spark.splits import split_aggregator, split_expression
 
 if TYPE_CHECKING:

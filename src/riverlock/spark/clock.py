@@ -1,31 +1,63 @@
 """The time of day in expressions of Spark: that of the epoch, in all of its stages.
 
 Spark would take the time at which it plans a job, another one in each stage and in
-each attempt at the epoch.
+each attempt at the epoch. What cannot be given the epoch's time is refused when a flow
+is built.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.java_gateway import is_instance_of
 
-from riverlock.spark.repeatable import has_clock
+from riverlock.spark.literals import time_refused
 from riverlock.spark.sql.tree import Trees, children, kind, sequence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["at_time"]
+__all__ = ["STEADY", "TIMES", "at_time", "has_clock"]
+
+# What Spark writes anew into each plan: the time of day, by kind of expression,
+TIMES: Final = frozenset(
+    {"CurrentTimestamp", "Now", "LocalTimestamp", "CurrentDate", "CurrentTime"}
+    | {"CurrentTimeZone"}
+)
+# and what is the same in all stages of a run: who asks, and where.
+STEADY: Final = frozenset(
+    {"CurrentCatalog", "CurrentDatabase", "CurrentPath", "CurrentUser"}
+)
+_EXPRESSION: Final = "org.apache.spark.sql.catalyst.expressions.Expression"
+_QUERY: Final = "org.apache.spark.sql.catalyst.expressions.PlanExpression"
+
+
+def has_clock(frame: DataFrame) -> bool:
+    """Tell whether a frame asks what time it is (or who asks).
+
+    Raises:
+        InvalidFlowError: It does so in a way that has no answer of the epoch's.
+    """
+    clock = _Clock(frame.sparkSession, 0)
+    plan = _analysed(frame)
+    if clock.has_special_text(plan):
+        raise time_refused("text such as 'now' or 'today' in place of a time")
+    told = clock.plan(plan)
+    if clock.is_left_in(told):
+        raise time_refused("a function or a cast that Spark takes the time for")
+    return clock.is_asked_by(plan)
 
 
 def at_time(frame: DataFrame, now_us: int) -> DataFrame:
     """Return a frame in which ``now()`` and its like are the given instant."""
-    if not has_clock(frame):
-        return frame
-    java: Any = frame._jdf
     clock = _Clock(frame.sparkSession, now_us)
-    return clock.trees.frame(clock.plan(java.queryExecution().analyzed()))
+    plan = _analysed(frame)
+    return clock.trees.frame(clock.plan(plan)) if clock.is_asked_by(plan) else frame
+
+
+def _analysed(frame: DataFrame) -> Any:
+    java: Any = frame._jdf
+    return java.queryExecution().analyzed()
 
 
 class _Clock:
@@ -37,18 +69,34 @@ class _Clock:
         seconds, micros = divmod(now_us, 1_000_000)
         time = self._jvm.java.time
         self._instant = time.Instant.ofEpochSecond(seconds, micros * 1_000)
-        zone = time.ZoneId.of(spark.conf.get("spark.sql.session.timeZone"))
-        self._local = time.LocalDateTime.ofInstant(self._instant, zone)
         catalyst = self._jvm.org.apache.spark.sql.catalyst
-        self._literal = catalyst.expressions.Literal
+        self._catalyst = catalyst
         self._pattern = catalyst.trees.TreePattern.CURRENT_LIKE()
 
+    def is_asked_by(self, tree: Any) -> bool:
+        """Tell whether a plan or an expression asks, also in its queries."""
+        return bool(tree.containsPattern(self._pattern))
+
+    def has_special_text(self, plan: Any) -> bool:
+        """Tell whether Spark takes text in a plan for a time of day."""
+        plans = [plan, *sequence(plan.subqueriesAll())]
+        return any(self._is_changed("SpecialDatetimeValues", each) for each in plans)
+
+    def is_left_in(self, plan: Any) -> bool:
+        """Tell whether Spark still finds something to write the time into."""
+        return self._is_changed("ComputeCurrentTime", plan)
+
+    def _is_changed(self, rule: str, plan: Any) -> bool:
+        rules = self._catalyst.optimizer
+        # Some functions are casts by another name.
+        plain = rules.ReplaceExpressions.apply(plan)
+        return not getattr(rules, rule).apply(plain).fastEquals(plain)
+
     def plan(self, plan: Any) -> Any:
-        if not plan.containsPattern(self._pattern):
+        if not self.is_asked_by(plan):
             return plan
         below = self.trees.with_children(plan, [self.plan(c) for c in children(plan)])
-        mine = sequence(below.expressions())
-        if not any(each.containsPattern(self._pattern) for each in mine):
+        if not any(map(self.is_asked_by, sequence(below.expressions()))):
             return below
         return below.makeCopy(self._arguments(below))
 
@@ -67,7 +115,7 @@ class _Clock:
             return self.trees.seq([self._argument(a) for a in sequence(argument)])
         if self._is_a("scala.Some", argument):
             return self._jvm.scala.Option.apply(self._argument(argument.get()))
-        if self._is_a("org.apache.spark.sql.catalyst.expressions.Expression", argument):
+        if self._is_a(_EXPRESSION, argument):
             return self._expression(argument)
         return argument
 
@@ -75,22 +123,41 @@ class _Clock:
         return bool(is_instance_of(self._gateway, thing, name))
 
     def _expression(self, expression: Any) -> Any:
-        if not expression.containsPattern(self._pattern):
+        if not self.is_asked_by(expression):
             return expression
-        moment = self._moment(expression)
-        if moment is not None:
-            return self._literal.create(moment, expression.dataType())
+        if self._is_asked_by_itself(expression):
+            return self._answer(expression)
+        if self._is_a(_QUERY, expression):
+            expression = expression.withNewPlan(self.plan(expression.plan()))
         changed = [self._expression(child) for child in children(expression)]
         return self.trees.with_children(expression, changed) if changed else expression
 
+    def _is_asked_by_itself(self, expression: Any) -> bool:
+        return any(map(self._pattern.equals, sequence(expression.nodePatterns())))
+
+    def _answer(self, expression: Any) -> Any:
+        if kind(expression) in STEADY:
+            return expression
+        if kind(expression) not in TIMES:
+            raise time_refused(expression.sql())
+        literal = self._catalyst.expressions.Literal
+        return literal.create(self._moment(expression), expression.dataType())
+
     def _moment(self, expression: Any) -> Any:
-        """Return what an expression is at the instant; None: something else."""
+        """Return what an expression is at the instant."""
+        if kind(expression) == "CurrentTimeZone":
+            return self.trees.spark.conf.get("spark.sql.session.timeZone")
+        if kind(expression) in ("CurrentTimestamp", "Now"):
+            return self._instant
+        # Spark knows more names of zones than Java.
+        zone = expression.zoneId()
+        local = self._jvm.java.time.LocalDateTime.ofInstant(self._instant, zone)
         match kind(expression):
-            case "CurrentTimestamp" | "Now":
-                return self._instant
             case "LocalTimestamp":
-                return self._local
+                return local
             case "CurrentDate":
-                return self._local.toLocalDate()
+                return local.toLocalDate()
             case _:
-                return None
+                unit = 10 ** (9 - expression.dataType().precision())
+                nanos = local.toLocalTime().toNanoOfDay() // unit * unit
+                return self._jvm.java.time.LocalTime.ofNanoOfDay(nanos)

@@ -60,9 +60,9 @@ from riverlock.sinks.stagers import TableStager
 from riverlock.snapshot.files import variables_in
 from riverlock.snapshot.records import InputRange
 from riverlock.spark.aggregates import Combine, Singles, plan_aggregates
+from riverlock.spark.clock import has_clock
 from riverlock.spark.frames import Frames, LateRows, Rows, known_columns, visible
 from riverlock.spark.gaps import with_gap
-from riverlock.spark.repeatable import has_clock
 from riverlock.spark.rowwise import row_function
 from riverlock.spark.sharing import Sharing
 from riverlock.state.keys import check_keys

@@ -36,6 +36,7 @@ from riverlock.flow.windows import GAP, SessionWindows, TimeWindows
 from riverlock.runtime.columns import BRANCH, HIDDEN, MARK, PART, SEQ, SOURCE, TIME
 from riverlock.spark.connect import connected
 from riverlock.spark.gaps import with_gap
+from riverlock.spark.literals import check_literals
 from riverlock.spark.remote import unlogged
 from riverlock.spark.rowwise import row_wise
 from riverlock.spark.sql.stage import over_shown
@@ -69,7 +70,12 @@ _STAR = re.compile(r"(?:^|[(,.'])\s*\*")
 
 
 def as_column(expression: Any) -> Column:
-    """Return SQL text or a Column as a Column."""
+    """Return SQL text or a Column as a Column.
+
+    Raises:
+        InvalidFlowError: It has a literal that would be another time whenever parsed.
+    """
+    check_literals(str(expression))
     return F.expr(expression) if isinstance(expression, str) else expression
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from riverlock.spark.sql.tree import children, kind
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["has_clock", "is_repeatable"]
+__all__ = ["is_repeatable", "is_sure"]
 
 # Nodes of an analysed plan that look at one row at a time, and what they stand on.
 _PLAIN: Final = frozenset(
@@ -31,26 +31,17 @@ def is_repeatable(frame: DataFrame) -> bool:
 
     Its leaves count as given. The time of day does too: it is the epoch's.
     """
-    plan = _analysed(frame)
-    doubtful = any(_contains(frame, plan, pattern) for pattern in _DOUBTFUL)
-    return not doubtful and bool(plan.deterministic()) and _is_plain(plan)
+    java: Any = frame._jdf
+    return is_sure(frame.sparkSession, java.queryExecution().analyzed())
 
 
-def has_clock(frame: DataFrame) -> bool:
-    """Tell whether a frame asks what time it is (or who asks)."""
-    return _contains(frame, _analysed(frame), "CURRENT_LIKE")
+def is_sure(spark: SparkSession, plan: Any) -> bool:
+    """Tell the same of an analysed plan."""
+    jvm: Any = spark._jvm
+    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    is_doubtful = any(plan.containsPattern(getattr(patterns, p)()) for p in _DOUBTFUL)
+    return not is_doubtful and bool(plan.deterministic()) and _is_plain(plan)
 
 
 def _is_plain(plan: Any) -> bool:
     return kind(plan) in _PLAIN and all(map(_is_plain, children(plan)))
-
-
-def _analysed(frame: DataFrame) -> Any:
-    java: Any = frame._jdf
-    return java.queryExecution().analyzed()
-
-
-def _contains(frame: DataFrame, plan: Any, pattern: str) -> bool:
-    jvm: Any = frame.sparkSession._jvm
-    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-    return bool(plan.containsPattern(getattr(patterns, pattern)()))

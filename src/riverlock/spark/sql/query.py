@@ -21,6 +21,7 @@ from riverlock.flow.graph import (
     event_times_of,
 )
 from riverlock.flow.stream import Stream
+from riverlock.spark.literals import check_literals
 from riverlock.spark.session import local_session
 from riverlock.spark.sql.grouping import Grouping
 from riverlock.spark.sql.refusals import refused
@@ -68,6 +69,7 @@ def translate(
     trees = Trees(local_session())
     made = Query(flow, trees, uid, lateness)
     try:
+        check_literals(query)
         plan = trees.parsed(query)
     except ParseException as error:
         raise _unparsable(error) from error
