@@ -326,6 +326,44 @@ def test_a_query_is_taken_as_it_is(file: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_a_query_of_a_server_is_looked_at_before_anything_is_read(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    server: Postgres | Mariadb = request.getfixturevalue(kind)
+    table = table_in(server, "id INT PRIMARY KEY, note VARCHAR(9)")
+    server.query(f"INSERT INTO {table} VALUES (7, '50%')")
+    of: dict[str, Any] = {"column": "id", "delay": "0 seconds", "unique": True}
+    query = f"SELECT id, note FROM {table} WHERE note LIKE '%\\%' -- ?"
+
+    with closing(
+        reader_of(server.url(), query=query, schema="id int, note string", **of)
+    ) as reader:
+        assert everything(reader, reader.initial())[0] == [(7, "50%")]
+    other = reader_of(server.url(), query=query, schema="id int, x int", **of)
+    with closing(other), pytest.raises(InvalidFlowError, match="query: id, note"):
+        other.initial()
+    gone = reader_of(server.url(), query="SELECT id FROM gone", schema="id int", **of)
+    with closing(gone), pytest.raises(SourceError, match="gone") as caught:
+        gone.initial()
+    assert not isinstance(caught.value, SourceUnavailableError)
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_a_table_of_a_server_is_waited_for_if_asked(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    server: Postgres | Mariadb = request.getfixturevalue(kind)
+    name = f"late_{uuid.uuid4().hex[:8]}"
+    of: dict[str, Any] = {"table": name, "column": "id", "delay": "0 seconds"}
+
+    with closing(reader_of(server.url(), missing="wait", **of)) as reader:
+        with pytest.raises(SourceUnavailableError, match=f"no table {name}"):
+            reader.initial()
+        server.query(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
+        assert reader.initial() == {"value": None, "rows": 0}
+
+
 def test_what_is_not_there_is_told_before_anything_is_read(file: Path) -> None:
     url = sqlite(file, "CREATE TABLE t (id INTEGER PRIMARY KEY, odd, price REAL)")
     cases: list[tuple[dict[str, Any], str]] = [
