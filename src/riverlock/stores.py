@@ -126,7 +126,7 @@ def expire(  # noqa: PLR0913 - three limits, and how
     )
     plan = expiry.plan_expiry(catalog, limits, now_us=now_us)
     if not dry_run:
-        expiry.expire(catalog, plan, now_us=now_us)
+        expiry.expire(catalog, plan)
     return plan
 
 

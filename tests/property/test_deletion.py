@@ -349,8 +349,7 @@ class Stores(RuleBasedStateMachine):
     @rule(data=st.data())
     def an_expiry_begins(self, data: st.DataObject) -> None:
         plan = data.draw(st.sampled_from(self.plans))
-        now_us = self.now_us
-        self._start("expire", lambda: expire(self.store, plan, now_us=now_us))
+        self._start("expire", lambda: expire(self.store, plan))
 
     def _some_epoch(self, data: st.DataObject) -> str:
         return f"memory://store@{data.draw(st.sampled_from(self.store.epochs()))}"

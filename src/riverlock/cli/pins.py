@@ -112,7 +112,7 @@ def expire(  # noqa: PLR0913 - the options of the command
     how = {"yes": yes, "dry_run": dry_run, "as_json": as_json}
     if not agreed(facts, _lines(plan), **how):
         return
-    files = carry_out(catalog, plan, now_us=text.now_us())
+    files = carry_out(catalog, plan)
     if as_json:
         text.print_json({"done": True, "deleted_files": files, "plan": facts})
         return

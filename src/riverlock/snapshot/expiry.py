@@ -118,8 +118,13 @@ def _over(found: Look, limits: Limits) -> set[int]:
     if limits.epochs is not None:
         over.update(epochs[: -limits.epochs])
     if limits.age is not None:
-        oldest = micros(found.now - limits.age)
-        over.update(e for e, m in found.manifests.items() if m.decided_us < oldest)
+        oldest = found.now - limits.age
+        over.update(
+            epoch
+            for epoch, made in found.manifests.items()
+            # By both: the clock of the driver may have been wrong.
+            if made.decided_us < micros(oldest) and found.written[epoch] < oldest
+        )
     return over
 
 
@@ -156,16 +161,17 @@ def _sizes(manifests: Iterable[Manifest]) -> dict[str, int]:
     return found
 
 
-def expire(catalog: Catalog, plan: Expiry, *, now_us: int) -> int:
+def expire(catalog: Catalog, plan: Expiry) -> int:
     """Delete what a plan says and its limits still allow; returns how many files.
 
     The store may have changed since the plan was made: somebody went back to an old
     epoch, named one, or put a backup in its place. So the limits are applied anew, to
-    what is there now, and of that only what was agreed to goes.
+    what is there now, and of that only what was agreed to goes. The present is what the
+    clock of the storage says: that of whoever asks may be wrong by years.
 
     Manifests go first: whatever happens then, no epoch that is left lacks a file.
     """
-    agreed, deletion = set(plan.epochs), Round(catalog, at=from_micros(now_us))
+    agreed, deletion = set(plan.epochs), Round(catalog)
 
     def choose(found: Look) -> set[int]:
         return agreed.intersection(_plan(found, plan.limits).epochs)

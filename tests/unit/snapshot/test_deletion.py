@@ -17,6 +17,7 @@ import riverlock as rl
 from riverlock.core.times import from_micros
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.expiry import Limits, expire, plan_expiry
+from riverlock.snapshot.lease import leased
 from riverlock.snapshot.repair import plan_repair, quarantine
 from riverlock.snapshot.retention import Retention, sweep
 from riverlock.snapshot.verify import verify
@@ -59,7 +60,7 @@ def test_an_expiry_spares_what_was_gone_back_to_since_it_was_planned(
     assert plan.epochs == (1, 2, 3, 4, 5)
 
     rl.stores.restore(f"{root(store)}@3")
-    expire(store, plan, now_us=NOW_US)
+    expire(store, plan)
 
     assert store.epochs()[-1] == EPOCHS + 1
     check_whole(store)
@@ -77,7 +78,7 @@ def test_an_expiry_applies_its_limits_to_a_backup_that_was_put_back(
 
     shutil.rmtree(root(store))
     shutil.copytree(tmp_path / "backup", root(store))
-    expire(store, plan, now_us=NOW_US + 10**9)
+    expire(store, plan)
 
     assert store.epochs() == [EPOCHS]
     check_whole(store)
@@ -186,6 +187,38 @@ def test_a_clock_that_jumps_ahead_does_not_age_the_epoch_under_way(
     assert store.storage.exists(listed)
 
 
+def test_an_expiry_by_a_clock_years_ahead_spares_what_is_read_and_what_is_young(
+    store: Catalog, tmp_path: Path
+) -> None:
+    young = EPOCHS + 1
+    for epoch in (young, young + 1):
+        file = write(LocalStorage(tmp_path / "store"), epoch, {"a": epoch})
+        assert store.decide(manifest(epoch, (file,)))
+    years = NOW_US + 315_360_000 * 10**6
+    limits = Limits(epochs=1, grace=timedelta(minutes=10))
+
+    with leased(store, 2):
+        plan = plan_expiry(store, limits, now_us=years)
+        assert {2, young} <= set(plan.epochs)
+        expire(store, plan)
+
+    assert store.epochs() == [2, young, young + 1]
+    check_whole(store)
+
+
+def test_an_epoch_that_a_slow_clock_decided_is_not_old(
+    store: Catalog, tmp_path: Path
+) -> None:
+    for epoch in (EPOCHS + 1, EPOCHS + 2):
+        file = write(LocalStorage(tmp_path / "store"), epoch, {"a": epoch})
+        assert store.decide(manifest(epoch, (file,)))  # in 1970, as its clock says
+    limits = Limits(age=timedelta(days=1), grace=timedelta(0))
+
+    expire(store, plan_expiry(store, limits, now_us=NOW_US + 3_600 * 10**6))
+
+    assert store.epochs() == [EPOCHS + 1, EPOCHS + 2]
+
+
 class Slow(LocalStorage):
     """Storage whose every read takes longer than a look is good for."""
 
@@ -210,7 +243,7 @@ def test_deletion_ends_however_long_manifests_take_to_read(
         sweep(Catalog(slow), TIGHT)
     else:
         limits = Limits(age=timedelta(0), grace=timedelta(0))
-        expire(Catalog(slow), plan_expiry(store, limits, now_us=NOW_US), now_us=NOW_US)
+        expire(Catalog(slow), plan_expiry(store, limits, now_us=NOW_US))
 
     assert store.epochs() == [EPOCHS]
     state = [e.path for e in store.storage.list("regions/main/state")]
