@@ -163,7 +163,7 @@ def go_back(catalog: Catalog, plan: Restore, *, why: str = "restore") -> Manifes
     now_us = SystemClock().now_us()
     made = going_back.restore(catalog, plan, now_us=now_us, why=why)
     # The next start would do it too; nobody should see the output until then.
-    withdraw_now(made)
+    withdraw_now(catalog, made)
     return made
 
 

@@ -210,7 +210,7 @@ class TestFilesInAnObjectStore(InAnObjectStore, SinkConformance):
         # A crash came between a listing and its files.
         root = ObjectStorage(sink.path)
         listing = "_riverlock/000000000002.json"
-        root.copy(listing, f"_riverlock/withdrawn/{listing}")
+        root.copy(listing, f"_riverlock/withdrawn/{of.token}/000000000002.json")
         root.delete(listing)
 
         undo = SinkOutput(kind="files", tokens=({"withdraw": [[2, 3]]},))

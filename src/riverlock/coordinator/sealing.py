@@ -22,7 +22,7 @@ from riverlock.snapshot.records import (
     TimerHeads,
     Watermark,
 )
-from riverlock.snapshot.timeline import given
+from riverlock.snapshot.timeline import given, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from riverlock.snapshot.records import StateFile
 
 __all__ = ["compact", "passed_over", "seal"]
-
-# Runs that a manifest remembers; a copy older than that is rebuilt.
-_HISTORY = 32
 
 
 def seal(
@@ -86,7 +83,7 @@ def _history(parent: Manifest | None, plan: RegionPlan) -> tuple[tuple[int, str]
     before = () if parent is None else parent.history
     if before and before[-1][1] == plan.token:
         return before
-    return (*before, (epoch_after(parent), plan.token))[-_HISTORY:]
+    return joined((*before, (epoch_after(parent), plan.token)))
 
 
 def _inputs(pending: PendingEpoch, parent: Manifest | None) -> dict[str, InputRange]:

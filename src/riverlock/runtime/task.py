@@ -109,6 +109,7 @@ class Place:
             epoch=epoch,
             attempt=attempt,
             flow=self.flow,
+            token=self.token,
         )
 
 

@@ -44,6 +44,11 @@ class Owner:
     past: Past = field(default_factory=Past)
 
     @property
+    def mark(self) -> dict[str, str]:
+        """What says that a place is of this sink."""
+        return {"flow": self.flow, "sink": self.sink}
+
+    @property
     def claim(self) -> Claim:
         """What a sink remembers of who has opened it last."""
         return Claim(run=self.run, token=self.token)

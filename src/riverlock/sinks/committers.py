@@ -23,16 +23,18 @@ from riverlock.sinks.file_listing import (
     epoch_folder,
     is_listed,
     is_owned,
+    is_withdrawal,
     listing,
     listing_path,
     named,
     own,
+    staged_gone,
 )
 from riverlock.sinks.file_past import check_claim, check_kept, take
-from riverlock.sinks.file_places import ASIDE
+from riverlock.sinks.file_places import nobodys_home
 from riverlock.sinks.staged import read_staged
-from riverlock.sinks.stagers import STAGED
-from riverlock.sinks.withdrawal import is_withdrawal, withdraw
+from riverlock.sinks.staged_files import sweep_staged
+from riverlock.sinks.withdrawal import withdraw_all
 from riverlock.storage.local import LocalStorage
 from riverlock.storage.open import open_storage
 
@@ -68,7 +70,7 @@ class FileCommitter:
     def open(self, owner: Owner) -> None:
         """Take the directory for this run; what a crash left half built goes.
 
-        Epochs that this store has not decided are moved aside.
+        Epochs that this store has not decided go out of sight.
 
         Raises:
             InvalidConfigError: The directory belongs to another flow or store.
@@ -96,7 +98,8 @@ class FileCommitter:
         if not output.tokens:
             return
         if is_withdrawal(output.tokens):
-            self._withdraw(output.tokens)
+            assert self._owner is not None
+            withdraw_all(self.sink.path, output.tokens, self._owner)
             return
         if self._is_in_object_store(output.tokens[0]):
             from riverlock.sinks.object_files import ObjectFileCommitter
@@ -116,7 +119,7 @@ class FileCommitter:
                 listing_path(epoch), listing(epoch, output.tokens, output.run)
             )
             is_listed(root, epoch, output, self._owner)
-        self._sweep(path, epoch)
+        self._sweep(path, epoch, output.run)
 
     def _check_claim(self, path: Path) -> None:
         """Stop if another run has taken the directory; a former one is not taken."""
@@ -127,23 +130,6 @@ class FileCommitter:
         """Tell whether an epoch was staged in an object store that we still have."""
         root = token.get("root", "")
         return "://" in root and is_owned(open_storage(root), self._mine)
-
-    def _withdraw(self, tokens: tuple[Any, ...]) -> None:
-        """Take output of undone epochs away, here and in directories we had before."""
-        from riverlock.sinks.object_files import withdraw_at
-
-        here = Path(self.sink.path)
-        for token in tokens:
-            if "://" in token.get("root", ""):
-                withdraw_at(token["root"], self._mine, token)
-                continue
-            root = Path(token.get("root", here))
-            withdraw(
-                root
-                if root != here and is_owned(LocalStorage(root), self._mine)
-                else here,
-                token,
-            )
 
     def _home(self, epoch: int, tokens: tuple[Any, ...]) -> Path:
         """Return the directory that an epoch was decided to go to.
@@ -157,19 +143,16 @@ class FileCommitter:
             self._root()
             return here
         if not is_owned(LocalStorage(meant), self._mine):
+            way_out = (
+                "put it back, or give up the rows of this epoch by creating the file"
+                f" {here / listing_path(epoch)}"
+            )
             what = f"it was decided to go to {meant}, which is not there any more"
-            raise self._rejected(epoch, what)
+            raise CommitRejectedError(
+                self.sink.path, epoch=epoch, what=f"{what}; {way_out}"
+            )
         _clear(meant)
         return meant
-
-    def _rejected(self, epoch: int, what: str) -> CommitRejectedError:
-        way_out = (
-            "put it back, or give up the rows of this epoch by creating the file"
-            f" {Path(self.sink.path, listing_path(epoch))}"
-        )
-        return CommitRejectedError(
-            self.sink.path, epoch=epoch, what=f"{what}; {way_out}"
-        )
 
     def _build(self, path: Path, epoch: int, tokens: tuple[Any, ...]) -> None:
         """Link the files aside, then rename the folder, whole or not at all.
@@ -201,17 +184,14 @@ class FileCommitter:
         """Return what it means that a file or folder was not there."""
         gone = [t["staged"] for t in tokens if not (path / t["staged"]).exists()]
         if gone and not (path / listing_path(epoch)).exists():
-            return self._rejected(epoch, f"staged file {path / gone[0]} is gone")
+            return staged_gone(str(path), epoch, gone[0])
         return SinkError(
             self.sink.path, epoch=epoch, what="another run took its folder away"
         )
 
-    def _sweep(self, path: Path, epoch: int) -> None:
+    def _sweep(self, path: Path, epoch: int, *runs: str) -> None:
         """Remove staged files of this and earlier epochs: they are linked or dead."""
-        staged = path / STAGED
-        for folder in staged.iterdir() if staged.exists() else ():
-            if int(folder.name) <= epoch:
-                shutil.rmtree(folder, ignore_errors=True)
+        sweep_staged(str(path), epoch, self._owner, *runs)
         # Workers that were killed leave these; no write takes so long.
         LocalStorage(path).forget_temporaries(datetime.now(UTC) - _STALE)
 
@@ -226,9 +206,9 @@ def _is_built(folder: Path, tokens: tuple[Any, ...]) -> bool:
         return False
     if not _has_others(folder, tokens):
         return True
-    aside = folder.parent / ASIDE / f"unlisted-{uuid.uuid4().hex}"
-    aside.mkdir(parents=True)
-    folder.rename(aside / folder.name)
+    away = folder.parent / nobodys_home()
+    away.mkdir(parents=True)
+    folder.rename(away / folder.name)
     return False
 
 

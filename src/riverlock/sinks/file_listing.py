@@ -30,12 +30,15 @@ __all__ = [
     "is_inside",
     "is_listed",
     "is_owned",
+    "is_withdrawal",
     "listed_commit",
+    "listed_names",
     "listing",
     "listing_path",
     "named",
     "own",
     "owner_of",
+    "staged_gone",
 ]
 
 _OWNER = "_riverlock/owner.json"
@@ -47,7 +50,7 @@ def own(root: Storage, owner: Owner, path: str) -> dict[str, str]:
     Raises:
         InvalidConfigError: The directory belongs to another flow or store.
     """
-    mine = {"flow": owner.flow, "sink": owner.sink}
+    mine = owner.mark
     if root.put_if_absent(_OWNER, msgspec.json.encode(mine)):
         return mine
     found = msgspec.json.decode(root.get(_OWNER))
@@ -140,6 +143,16 @@ def listed_commit(epoch: int, data: bytes) -> Commit:
     return Commit(epoch=epoch, run=found.run, digest=found.digest)
 
 
+def listed_names(epoch: int, data: bytes) -> set[str]:
+    """Return the files that a listing names, below the epoch's folder."""
+    folder = f"{epoch_folder(epoch)}/"
+    try:
+        found = msgspec.json.decode(data, type=_Told)
+    except msgspec.MsgspecError:
+        return set()
+    return {file.path.removeprefix(folder) for file in found.files}
+
+
 def is_listed(
     root: Storage, epoch: int, output: SinkOutput, owner: Owner | None
 ) -> bool:
@@ -182,14 +195,35 @@ def check_tokens(place: str, epoch: int, tokens: tuple[Any, ...]) -> None:
                 )
 
 
+def staged_gone(path: str, epoch: int, staged: str) -> CommitRejectedError:
+    """Return the error of an epoch that has lost a file before its commit."""
+    what = (
+        f"staged file {path}/{staged} is gone; put it back, or go back to the epoch"
+        " before, from which its rows are made again (riverlock restore"
+        f" STORE@{epoch - 1}), or give up its rows by creating the file"
+        f" {path}/{listing_path(epoch)}"
+    )
+    return CommitRejectedError(path, epoch=epoch, what=what)
+
+
+def is_withdrawal(tokens: tuple[Any, ...]) -> bool:
+    """Tell whether tokens order a withdrawal, in place of naming files."""
+    return any("withdraw" in token for token in tokens)
+
+
 def is_inside(name: str) -> bool:
     """Tell whether a name is that of a file below the folder it is looked up in."""
     return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
 
 
+class _File(msgspec.Struct, frozen=True):
+    path: str
+
+
 class _Told(msgspec.Struct, frozen=True):
     run: str = ""
     digest: str = ""
+    files: tuple[_File, ...] = ()
 
 
 def named(tokens: tuple[Any, ...]) -> dict[str, Any]:

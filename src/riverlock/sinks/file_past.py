@@ -1,8 +1,8 @@
 """Brings an output directory to the past of the store that opens it.
 
 A store that is put back from a backup, and a copy of a store, decide epoch numbers that
-the directory has already. What is there and not of this store's past is moved aside,
-never deleted; what is of its past and was moved aside by another copy comes back.
+the directory has already. What is there and not of this store's past is moved out of
+sight, never deleted; what is of its past and was moved away by another copy comes back.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import msgspec
 
 from riverlock.core.errors import StorageNotFoundError
 from riverlock.sinks.committer import check_past, fenced, lacking
-from riverlock.sinks.file_listing import listing_path
-from riverlock.sinks.file_places import ASIDE, IN_SIGHT, place_at
-from riverlock.sinks.withdrawal import WITHDRAWN
+from riverlock.sinks.file_listing import is_withdrawal, listing_path, named
+from riverlock.sinks.file_moves import Arrangement, Goal
+from riverlock.sinks.file_places import WITHDRAWN, place_at
 from riverlock.snapshot.past import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from riverlock.sinks.committer import Owner
-    from riverlock.sinks.file_places import Place
+    from riverlock.sinks.file_places import Listed, Place
     from riverlock.storage.base import Storage
 
-__all__ = ["check_claim", "check_kept", "take"]
+__all__ = ["check_claim", "check_kept", "is_others", "take"]
 
 log = logging.getLogger(__name__)
 _CLAIM = "_riverlock/run.json"
@@ -39,6 +39,10 @@ class _Record(msgspec.Struct, frozen=True, omit_defaults=True):
     token: str
     # Not before all epochs were compared with the past of that run's store.
     is_settled: bool = False
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(run=self.run, token=self.token)
 
 
 def check_kept(path: str, owner: Owner) -> None:
@@ -54,31 +58,50 @@ def check_kept(path: str, owner: Owner) -> None:
     if place.storage.exists(listing_path(given)):
         return
     # A restore, or another copy of the store, may have moved it: it comes back.
-    if any(given in place.epochs(f) for f in (*place.folders(), WITHDRAWN)):
+    if any(given in place.listed(home) for home in place.homes()):
         return
-    has = max((e for e in place.epochs() if e < given), default=None)
+    has = max((e for e in place.listed() if e < given), default=None)
     go_on = f"create the file {path}/{listing_path(given)}"
     raise lacking(owner, has, given, path, go_on)
 
 
 def take(path: str, owner: Owner) -> None:
-    """Take an output directory for a run, and leave in sight what is of its past.
+    """Take an output directory for a run, and have in sight what is of its past.
 
     Raises:
         FencedError: A newer run of this store has it.
+        ForeignEpochError: It cannot be told which of two epochs is of this store.
     """
     place = place_at(path)
     found = _read(place.storage)
-    claim = None if found is None else Claim(run=found.run, token=found.token)
-    check_past(owner, claim, None, path)
-    # Runs of this store have left nothing but what the store knows.
-    is_ours = found is None or (found.is_settled and owner.past.has_run(_claim(found)))
-    if not is_ours:
+    check_past(owner, None if found is None else found.claim, None, path)
+    if owner.past.newest is not None and not _is_known(place, found, owner):
+        # Whoever opens it next, should we die, compares all epochs, too.
         _write(place.storage, owner, is_settled=False)
-    _set_aside(place, owner, path, compares=not is_ours)
-    if not is_ours:
-        _bring_back(place, owner, path)
+        _compare(place, owner, path)
+        check_claim(place.storage, owner)
     _write(place.storage, owner, is_settled=True)
+
+
+def _is_known(place: Place, found: _Record | None, owner: Owner) -> bool:
+    """Tell whether nothing can be in sight but what the store has decided.
+
+    Runs of this store have left nothing else up to the epoch that they came to.
+    """
+    if found is None or not found.is_settled or not owner.past.has_run(found.claim):
+        return False
+    last = owner.past.reached(found.run)
+    return last is not None and not (
+        place.listed(after=last) or place.folders(after=last)
+    )
+
+
+def is_others(storage: Storage, owner: Owner) -> bool:
+    """Tell whether a run has a directory that is newer, or of another copy."""
+    found = _read(storage)
+    return found is not None and (
+        found.run > owner.run or not owner.past.has_run(found.claim)
+    )
 
 
 def check_claim(storage: Storage, owner: Owner) -> None:
@@ -88,56 +111,58 @@ def check_claim(storage: Storage, owner: Owner) -> None:
         FencedError: One has.
     """
     found = _read(storage)
-    if found is not None and not _claim(found).matches(owner.claim):
-        raise fenced(owner, _claim(found))
+    if found is not None and not found.claim.matches(owner.claim):
+        raise fenced(owner, found.claim)
 
 
-def _set_aside(place: Place, owner: Owner, path: str, *, compares: bool) -> None:
-    newest = owner.past.newest
-    # Sinks get an epoch after it was decided, so that its number is known.
-    strange = set() if newest is None else place.epochs(after=newest)
-    for epoch in place.epochs() - strange if compares else ():
-        commit = place.commit(epoch)
-        if commit is not None and not owner.past.has(commit, owner.sink):
-            strange.add(epoch)
-    if strange:
-        aside = f"{ASIDE}/{owner.run:06d}-{owner.token}"
+def _compare(place: Place, owner: Owner, path: str) -> None:
+    past, sink, newest = owner.past, owner.sink, owner.past.newest
+    assert newest is not None
+
+    def goal(listed: Listed) -> Goal:
+        if not past.has(listed.commit, sink):
+            return Goal.HIDDEN
+        if not listed.commit.run:
+            return Goal.LEFT  # it cannot be proven
+        return Goal.SHOWN if past.leads_here(listed.epoch) else Goal.UNDONE
+
+    moves = Arrangement(
+        place,
+        goal,
+        pending=lambda epoch: _pending(owner, epoch),
+        check=lambda: check_claim(place.storage, owner),
+        frees=lambda epoch: epoch > newest or past.leads_here(epoch),
+        sink=sink,
+    )
+    moves.carry_out()
+    if gone := moves.hidden | moves.put_away:
         log.warning(
-            "sink %s: %s has epochs that this store has not decided: %s; the store was"
-            " put back from a backup, or a copy of it has written there; they are"
-            " moved to %s/%s, and what is read again is written again",
-            owner.sink,
+            "sink %s: %s has epochs that this store has not decided, or has undone: %s;"
+            " the store was put back from a backup, or a copy of it has written there;"
+            " they are moved to %s/%s, and what is read again is written again",
+            sink,
             path,
-            _words(strange),
+            _words(gone),
             path,
-            aside,
+            WITHDRAWN,
         )
-        place.move(strange, IN_SIGHT, aside)
+    if moves.shown:
+        log.warning(
+            "sink %s: %s has epochs of this store in %s, where another copy of it has"
+            " moved them: %s; they are put back",
+            sink,
+            path,
+            WITHDRAWN,
+            _words(moves.shown),
+        )
 
 
-def _bring_back(place: Place, owner: Owner, path: str) -> None:
-    """Put back what is of our past and another copy of the store has moved away."""
-    in_sight = place.epochs()
-    for folder in (*place.folders(), WITHDRAWN):
-        ours = []
-        for epoch in sorted(place.epochs(folder) - in_sight):
-            commit = place.commit(epoch, folder)
-            # Without an identity it cannot be proven.
-            is_told = commit is not None and commit.run
-            if is_told and owner.past.leads_here(epoch):
-                assert commit is not None
-                ours += [epoch] if owner.past.has(commit, owner.sink) else []
-        if ours:
-            log.warning(
-                "sink %s: %s has epochs of this store in %s, where another copy of it"
-                " has moved them: %s; they are put back",
-                owner.sink,
-                path,
-                folder,
-                _words(ours),
-            )
-            place.move(ours, folder, IN_SIGHT)
-            in_sight |= set(ours)
+def _pending(owner: Owner, epoch: int) -> set[str]:
+    """Return the files of the newest epoch, which will be committed once more."""
+    output = owner.past.output(owner.sink)
+    if epoch != owner.past.newest or output is None or is_withdrawal(output.tokens):
+        return set()
+    return set(named(output.tokens))
 
 
 def _words(epochs: Iterable[int]) -> str:
@@ -145,10 +170,6 @@ def _words(epochs: Iterable[int]) -> str:
     if len(known) == 1:
         return str(known[0])
     return f"{len(known)} from {known[0]} to {known[-1]}"
-
-
-def _claim(found: _Record) -> Claim:
-    return Claim(run=found.run, token=found.token)
 
 
 def _read(storage: Storage) -> _Record | None:

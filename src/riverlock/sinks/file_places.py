@@ -1,61 +1,126 @@
-"""Epochs of output files, moved from one folder to another, on disk or in objects.
+"""Epochs of output files, moved in and out of readers' sight, on disk or in objects.
 
-Three kinds of folders hold epochs: the output directory itself, in readers' sight;
-``_riverlock/withdrawn``, what a restore has undone; and ``_riverlock/aside/<run>``,
-what the store of that run had not decided.
+The output directory itself is in sight. ``_riverlock/withdrawn/<token>`` is the home of
+the epochs that the run of that token has decided, while they are out of sight: what a
+restore has undone, and what is of another copy of the store. So an epoch has one place
+to go to, whoever moves it, and a move that was cut off can be completed or undone by
+anybody: what a listing names belongs together.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from riverlock.sinks.file_listing import epoch_folder, listed_commit
+from riverlock.core import faults
+from riverlock.core.errors import StorageNotFoundError
+from riverlock.sinks.file_listing import (
+    epoch_folder,
+    listed_commit,
+    listed_names,
+    listing,
+    listing_path,
+)
 from riverlock.storage.local import LocalStorage
 from riverlock.storage.object import ObjectStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from riverlock.snapshot.past import Commit
     from riverlock.storage.base import Storage
 
-__all__ = ["ASIDE", "IN_SIGHT", "Place", "place_at"]
+__all__ = ["IN_SIGHT", "WITHDRAWN", "Listed", "Place", "nobodys_home", "place_at"]
 
 OWN = "_riverlock"
-ASIDE = f"{OWN}/aside"
+WITHDRAWN = f"{OWN}/withdrawn"
 IN_SIGHT = ""
 _FOLDER = re.compile(r"epoch=(\d+)")
 _LISTING = re.compile(r"(\d+)\.json")
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What lists an epoch's files."""
+
+    epoch: int
+    data: bytes
+
+    @property
+    def commit(self) -> Commit:
+        """Which epoch it is."""
+        return listed_commit(self.epoch, self.data)
+
+    @property
+    def names(self) -> set[str]:
+        """Its files, below the epoch's folder."""
+        return listed_names(self.epoch, self.data)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether it only takes the place of one that was withdrawn."""
+        return self.data == listing(self.epoch, ())
+
+    @property
+    def home(self) -> str:
+        """Where its epoch is while it is out of sight."""
+        return f"{WITHDRAWN}/{self.commit.run or 'unknown'}"
+
+
 class Place(Protocol):
-    """An output directory whose epochs can be moved."""
+    """An output directory whose epochs can be moved.
+
+    ``hide`` and ``show`` may be repeated, and go on with what a crash left half done.
+    """
 
     @property
     def storage(self) -> Storage:
         """Its files."""
         ...
 
-    def folders(self) -> list[str]:
-        """Return the folders aside, below the directory."""
+    def homes(self) -> list[str]:
+        """Return the folders of epochs that are out of sight."""
         ...
 
-    def epochs(self, folder: str = IN_SIGHT, *, after: int = -1) -> set[int]:
-        """Return the epochs that have files or a listing in a folder.
+    def folders(self, folder: str = IN_SIGHT, *, after: int = -1) -> set[int]:
+        """Return the epochs that have files in a folder."""
+        ...
 
-        Those up to ``after`` are left out, and cost nothing.
+    def names(self, epoch: int, folder: str = IN_SIGHT) -> set[str]:
+        """Return the files that an epoch has in a folder."""
+        ...
+
+    def listed(self, folder: str = IN_SIGHT, *, after: int = -1) -> set[int]:
+        """Return the epochs that are listed in a folder."""
+        ...
+
+    def listing(self, epoch: int, folder: str = IN_SIGHT) -> Listed | None:
+        """Return what lists an epoch in a folder."""
+        ...
+
+    def has_part(self, listed: Listed) -> bool:
+        """Tell whether files of an epoch are in sight though it is not listed there."""
+        ...
+
+    def hide(self, home: str, epochs: Iterable[Listed]) -> None:
+        """Move epochs out of sight."""
+        ...
+
+    def show(self, home: str, epochs: Iterable[Listed], *, forget: bool) -> None:
+        """Move epochs into sight.
+
+        Their listings stay at home as well, unless they are to be forgotten there: they
+        tell the store that had withdrawn them that they were.
         """
         ...
 
-    def commit(self, epoch: int, folder: str = IN_SIGHT) -> Commit | None:
-        """Return what a listing in a folder says; None: it is not listed there."""
-        ...
-
-    def move(self, epochs: Iterable[int], source: str, target: str) -> None:
-        """Move epochs, files and listings; what is moved already stays so."""
+    def put_away(self, strays: Mapping[int, set[str]]) -> None:
+        """Move files that nothing lists to a home of nobody."""
         ...
 
 
@@ -64,108 +129,179 @@ def place_at(path: str) -> Place:
     return _Objects(path) if "://" in path else _Directory(Path(path))
 
 
+def nobodys_home() -> str:
+    """Return a new folder for files that nothing lists."""
+    return f"{WITHDRAWN}/unlisted-{uuid.uuid4().hex}"
+
+
 class _Directory:
-    """Renames."""
+    """Renames: an epoch's folder first out of sight, and last into it.
+
+    Between the two its listing is in sight and says whose home has the folder.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self.storage = LocalStorage(root)
 
-    def folders(self) -> list[str]:
-        aside = self._root / ASIDE
-        found = aside.iterdir() if aside.is_dir() else ()
-        return sorted(f"{ASIDE}/{p.name}" for p in found if p.is_dir())
+    def homes(self) -> list[str]:
+        place = self._root / WITHDRAWN
+        found = place.iterdir() if place.is_dir() else ()
+        return sorted(f"{WITHDRAWN}/{p.name}" for p in found if p.is_dir())
 
-    def epochs(self, folder: str = IN_SIGHT, *, after: int = -1) -> set[int]:
-        folders = self._named(self._root / folder, _FOLDER)
-        listings = self._named(self._listings(folder), _LISTING)
-        return {epoch for epoch in (*folders, *listings) if epoch > after}
+    def folders(self, folder: str = IN_SIGHT, *, after: int = -1) -> set[int]:
+        return _numbers(self._root / folder, _FOLDER, after)
 
-    def commit(self, epoch: int, folder: str = IN_SIGHT) -> Commit | None:
-        path = self._named(self._listings(folder), _LISTING).get(epoch)
-        return None if path is None else listed_commit(epoch, path.read_bytes())
+    def names(self, epoch: int, folder: str = IN_SIGHT) -> set[str]:
+        place = self._folder(folder, epoch)
+        return {
+            p.relative_to(place).as_posix() for p in place.rglob("*") if p.is_file()
+        }
 
-    def move(self, epochs: Iterable[int], source: str, target: str) -> None:
-        chosen, there = set(epochs), self._root / target
-        there.mkdir(parents=True, exist_ok=True)
-        # The folder goes first: a listing without its folder says that it was here.
-        for epoch, path in self._named(self._root / source, _FOLDER).items():
-            if epoch in chosen:
-                path.rename(there / path.name)
-        listings = self._named(self._listings(source), _LISTING)
-        for epoch, path in listings.items():
-            if epoch in chosen:
-                path.replace(self._listings(target) / path.name)
-        for name in (source, target):
-            _sync(self._root / name)
-            _sync(self._listings(name))
+    def listed(self, folder: str = IN_SIGHT, *, after: int = -1) -> set[int]:
+        return _numbers(self._root / (folder or OWN), _LISTING, after)
 
-    def _listings(self, folder: str) -> Path:
-        return self._root / (folder or OWN)
+    def listing(self, epoch: int, folder: str = IN_SIGHT) -> Listed | None:
+        return _listing(self.storage, epoch, folder)
 
-    @staticmethod
-    def _named(place: Path, name: re.Pattern[str]) -> dict[int, Path]:
-        paths = sorted(place.iterdir()) if place.is_dir() else ()
-        matches = ((name.fullmatch(path.name), path) for path in paths)
-        return {int(match[1]): path for match, path in matches if match}
+    def has_part(self, listed: Listed) -> bool:
+        del listed
+        return False  # a folder moves whole
+
+    def hide(self, home: str, epochs: Iterable[Listed]) -> None:
+        known = list(epochs)
+        self._move_folders([e.epoch for e in known], IN_SIGHT, home)
+        for each in known:
+            path = self._root / _listing_at(each.epoch, IN_SIGHT)
+            with contextlib.suppress(FileNotFoundError):
+                path.replace(self._root / _listing_at(each.epoch, home))
+            # Two names of one file stay two.
+            path.unlink(missing_ok=True)
+        self._sync(home, OWN)
+
+    def show(self, home: str, epochs: Iterable[Listed], *, forget: bool) -> None:
+        known = list(epochs)
+        for each in known:
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                os.link(
+                    self._root / _listing_at(each.epoch, home),
+                    self._root / _listing_at(each.epoch, IN_SIGHT),
+                )
+        self._sync(OWN)
+        self._move_folders([e.epoch for e in known], home, IN_SIGHT)
+        for each in known if forget else ():
+            (self._root / _listing_at(each.epoch, home)).unlink(missing_ok=True)
+        self._sync(home)
+
+    def put_away(self, strays: Mapping[int, set[str]]) -> None:
+        self._move_folders(strays, IN_SIGHT, nobodys_home())
+
+    def _move_folders(self, epochs: Iterable[int], source: str, target: str) -> None:
+        (self._root / target).mkdir(parents=True, exist_ok=True)
+        for epoch in epochs:
+            here, there = self._folder(source, epoch), self._folder(target, epoch)
+            if not here.exists():
+                continue
+            if there.exists() and any(there.iterdir()):  # the same files, twice
+                there = self._folder(nobodys_home(), epoch)
+                there.parent.mkdir(parents=True)
+            here.rename(there)
+            faults.hit("V6")
+        self._sync(source, target)
+
+    def _folder(self, folder: str, epoch: int) -> Path:
+        return self._root / folder / epoch_folder(epoch)
+
+    def _sync(self, *folders: str) -> None:
+        for folder in folders:
+            descriptor = os.open(self._root / folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 class _Objects:
-    """Copies and deletes, the listing first out of sight and last into it."""
+    """Copies and deletes: an epoch's listing first out of sight, and last into it.
+
+    Between the two its listing is at home, and names files that may be in sight.
+    """
 
     def __init__(self, url: str) -> None:
         self.storage = ObjectStorage(url)
 
-    def folders(self) -> list[str]:
-        found = (e.path.split("/") for e in self.storage.list(f"{ASIDE}/"))
+    def homes(self) -> list[str]:
+        found = (e.path.split("/") for e in self.storage.list(f"{WITHDRAWN}/"))
         return sorted({"/".join(parts[:3]) for parts in found if len(parts) > 3})
 
-    def epochs(self, folder: str = IN_SIGHT, *, after: int = -1) -> set[int]:
-        files, listings = self._found(folder, after)
-        return set(files) | set(listings)
-
-    def commit(self, epoch: int, folder: str = IN_SIGHT) -> Commit | None:
-        path = f"{_below(folder)}{OWN}/{epoch:012d}.json"
-        if not self.storage.exists(path):
-            return None
-        return listed_commit(epoch, self.storage.get(path))
-
-    def move(self, epochs: Iterable[int], source: str, target: str) -> None:
-        files, listings = self._found(source)
-        for epoch in sorted(epochs):
-            listed = [listings[epoch]] if epoch in listings else []
-            paths = files.get(epoch, [])
-            for path in [*listed, *paths] if target else [*paths, *listed]:
-                there = f"{_below(target)}{path.removeprefix(_below(source))}"
-                self.storage.copy(path, there)
-                self.storage.delete(path)
-
-    def _found(
-        self, folder: str, after: int = -1
-    ) -> tuple[dict[int, list[str]], dict[int, str]]:
-        files: dict[int, list[str]] = {}
-        listings: dict[int, str] = {}
+    def folders(self, folder: str = IN_SIGHT, *, after: int = -1) -> set[int]:
         below = _below(folder)
         first = f"{below}{epoch_folder(after + 1)}"
-        for entry in self.storage.list(below, after=first):
-            name, _, rest = entry.path.removeprefix(below).partition("/")
-            if (match := _FOLDER.fullmatch(name)) and rest:
-                files.setdefault(int(match[1]), []).append(entry.path)
-        first = f"{below}{OWN}/{max(after, 0):012d}"
-        for entry in self.storage.list(f"{below}{OWN}/", after=first):
-            name = entry.path.removeprefix(f"{below}{OWN}/")
-            if (match := _LISTING.fullmatch(name)) and int(match[1]) > after:
-                listings[int(match[1])] = entry.path
-        return files, listings
+        entries = self.storage.list(below, after=first)
+        names = {e.path.removeprefix(below).partition("/")[0] for e in entries}
+        matches = map(_FOLDER.fullmatch, names)
+        return {int(match[1]) for match in matches if match}
+
+    def names(self, epoch: int, folder: str = IN_SIGHT) -> set[str]:
+        place = f"{_below(folder)}{epoch_folder(epoch)}/"
+        return {e.path.removeprefix(place) for e in self.storage.list(place)}
+
+    def listed(self, folder: str = IN_SIGHT, *, after: int = -1) -> set[int]:
+        below = _below(folder or OWN)
+        first = f"{below}{max(after, 0):012d}"
+        entries = self.storage.list(below, after=first)
+        matches = (_LISTING.fullmatch(e.path.removeprefix(below)) for e in entries)
+        return {int(match[1]) for match in matches if match and int(match[1]) > after}
+
+    def listing(self, epoch: int, folder: str = IN_SIGHT) -> Listed | None:
+        return _listing(self.storage, epoch, folder)
+
+    def has_part(self, listed: Listed) -> bool:
+        return bool(self.names(listed.epoch) & listed.names)
+
+    def hide(self, home: str, epochs: Iterable[Listed]) -> None:
+        for each in epochs:
+            self.storage.put(_listing_at(each.epoch, home), each.data)
+            if self.listing(each.epoch) == each:
+                self.storage.delete(listing_path(each.epoch))
+            self._move(each.epoch, each.names, IN_SIGHT, home)
+
+    def show(self, home: str, epochs: Iterable[Listed], *, forget: bool) -> None:
+        for each in epochs:
+            self._move(each.epoch, each.names, home, IN_SIGHT)
+            self.storage.put(listing_path(each.epoch), each.data)
+            if forget:
+                self.storage.delete(_listing_at(each.epoch, home))
+
+    def put_away(self, strays: Mapping[int, set[str]]) -> None:
+        home = nobodys_home()
+        for epoch, names in strays.items():
+            self._move(epoch, names, IN_SIGHT, home)
+
+    def _move(self, epoch: int, names: set[str], source: str, target: str) -> None:
+        here = f"{_below(source)}{epoch_folder(epoch)}"
+        there = f"{_below(target)}{epoch_folder(epoch)}"
+        for name in sorted(names & self.names(epoch, source)):
+            self.storage.copy(f"{here}/{name}", f"{there}/{name}")
+            self.storage.delete(f"{here}/{name}")
+
+
+def _listing(storage: Storage, epoch: int, folder: str) -> Listed | None:
+    try:
+        return Listed(epoch, storage.get(_listing_at(epoch, folder)))
+    except StorageNotFoundError:
+        return None
+
+
+def _listing_at(epoch: int, folder: str) -> str:
+    return f"{folder}/{epoch:012d}.json" if folder else listing_path(epoch)
+
+
+def _numbers(place: Path, name: re.Pattern[str], after: int) -> set[int]:
+    paths = place.iterdir() if place.is_dir() else ()
+    matches = (name.fullmatch(path.name) for path in paths)
+    return {int(match[1]) for match in matches if match and int(match[1]) > after}
 
 
 def _below(folder: str) -> str:
     return f"{folder}/" if folder else ""
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

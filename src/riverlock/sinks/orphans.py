@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from riverlock.core.errors import CommitRejectedError, InvalidConfigError
 from riverlock.sinks.base import PASSING, place_of
 from riverlock.sinks.delta import DeltaCommitter, DeltaSink
-from riverlock.sinks.file_listing import is_owned
+from riverlock.sinks.file_listing import is_owned, is_withdrawal
 from riverlock.sinks.files import FileSink
-from riverlock.sinks.withdrawal import is_withdrawal
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:

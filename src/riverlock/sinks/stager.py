@@ -22,6 +22,7 @@ class StagePoint:
     epoch: int
     attempt: str  # unique for ever
     flow: str = ""  # the id of the store's flow, as in the Owner of the committer
+    token: str = ""  # of the run, as there
 
 
 class Stager(Protocol):

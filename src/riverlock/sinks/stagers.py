@@ -72,7 +72,9 @@ class FileStager:
             folder = folder_of(values)
             check_names(self.path, folder)
             name = f"part-{at.attempt}-{number:05d}.{self.format}"
-            staged = f"{STAGED}{at.epoch:012d}/{at.attempt}-{number:05d}"
+            # By the run, so that no other copy of the store sweeps it.
+            run = at.token or "unknown"
+            staged = f"{STAGED}{at.epoch:012d}/{run}/{at.attempt}-{number:05d}"
             data = _ENCODERS[self.format](part)
             target.put(staged, data)
             tokens.append(

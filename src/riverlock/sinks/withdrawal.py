@@ -2,97 +2,99 @@
 
 from __future__ import annotations
 
-import os
-import re
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from riverlock.core import faults
+from riverlock.sinks.committer import Owner
+from riverlock.sinks.file_listing import is_owned, is_withdrawal
+from riverlock.sinks.file_moves import Arrangement, Goal, block
+from riverlock.sinks.file_past import is_others, take
+from riverlock.sinks.file_places import place_at
+from riverlock.snapshot.past import StorePast
+from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from riverlock.sinks.file_places import Listed
+    from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.records import Manifest
 
-__all__ = ["is_withdrawal", "withdraw", "withdraw_now"]
-
-OWN = "_riverlock"
-WITHDRAWN = f"{OWN}/withdrawn"
-_FOLDER = re.compile(r"epoch=(\d+)")
-_LISTING = re.compile(r"(\d+)\.json")
+__all__ = ["withdraw", "withdraw_all", "withdraw_now"]
 
 
-def is_withdrawal(tokens: tuple[Any, ...]) -> bool:
-    """Tell whether tokens order a withdrawal, in place of naming files."""
-    return any("withdraw" in token for token in tokens)
-
-
-def withdraw(root: Path, token: dict[str, Any]) -> int:
-    """Move folders and listings of epochs; returns how many folders were moved.
-
-    May be repeated: what is moved already stays so.
-    """
-    if not root.is_dir():
-        return 0
-    away = root / WITHDRAWN
-    moved = _move(root, away, token["withdraw"]) if token["withdraw"] else 0
-    if token.get("reinstate") and away.is_dir():
-        moved += _move(away, root, token["reinstate"])
-    return moved
-
-
-def withdraw_now(manifest: Manifest) -> None:
+def withdraw_now(catalog: Catalog, manifest: Manifest) -> None:
     """Carry out the withdrawals of a manifest, where the directories are known."""
     for uid, output in manifest.outputs.items():
         if not is_withdrawal(output.tokens):
             continue
-        owner = {"flow": manifest.flow, "sink": uid}
+        owner = Owner(
+            flow=manifest.flow,
+            sink=uid,
+            run=manifest.run,
+            token=manifest.history[-1][1] if manifest.history else "",
+            past=StorePast(catalog, manifest),
+        )
         for token in output.tokens:
             root = token.get("root")
-            if root is not None and _owner(Path(root)) == owner:
-                withdraw(Path(root), token)
+            if root is not None and "://" not in root:
+                _withdraw_there(root, token, owner)
 
 
-def _owner(root: Path) -> Any:
-    with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode((root / OWN / "owner.json").read_bytes())
-    return None
+def withdraw_all(here: str, tokens: tuple[Any, ...], owner: Owner) -> None:
+    """Carry out an order here, which the owner has, and in places it had before.
+
+    Where another copy of the store writes by now, nothing is changed.
+    """
+    for token in tokens:
+        root = token.get("root", here)
+        if root == here or not is_owned(open_storage(root), owner.mark):
+            withdraw(here, token, owner)  # it may have been moved or copied here
+        else:
+            _withdraw_there(root, token, owner)
 
 
-def _move(here: Path, there: Path, spans: Iterable[Any]) -> int:
-    chosen = [tuple(span) for span in spans]
-    folders = _chosen(here, _FOLDER, chosen)
-    # The folder goes first: a listing without its folder says that it was here.
-    listings = here if here.name == Path(WITHDRAWN).name else here / OWN
-    target = there if there.name == Path(WITHDRAWN).name else there / OWN
-    there.mkdir(parents=True, exist_ok=True)
-    for folder in folders:
-        folder.rename(there / folder.name)
-        faults.hit("V6")
-    for listing in _chosen(listings, _LISTING, chosen):
-        listing.replace(target / listing.name)
-    for changed in {here, there, listings, target}:
-        _sync(changed)
-    return len(folders)
+def _withdraw_there(root: str, token: dict[str, Any], owner: Owner) -> None:
+    """Carry out an order at a place of ours, unless others have it by now.
+
+    We take it first: a copy of the store from before has to look where epochs are.
+    """
+    storage = open_storage(root)
+    if is_owned(storage, owner.mark) and not is_others(storage, owner):
+        take(root, owner)
+        withdraw(root, token, owner)
 
 
-def _chosen(
-    place: Path, name: re.Pattern[str], spans: list[tuple[Any, ...]]
-) -> list[Path]:
-    found = []
-    for path in sorted(place.iterdir()) if place.is_dir() else ():
-        match = name.fullmatch(path.name)
-        if match and any(a <= int(match[1]) <= b for a, b in spans):
-            found.append(path)
-    return found
+def withdraw(root: str, token: dict[str, Any], owner: Owner) -> None:
+    """Move epochs out of sight, or back; may be repeated.
+
+    Raises:
+        ForeignEpochError: An epoch that is to come back is there already, another one.
+    """
+    if "://" not in root and not Path(root).is_dir():
+        return
+    place = place_at(root)
+    away = [tuple(span) for span in token["withdraw"]]
+    back = [tuple(span) for span in token.get("reinstate") or ()]
+
+    def goal(listed: Listed) -> Goal:
+        if not owner.past.has(listed.commit, owner.sink):
+            return Goal.LEFT
+        return Goal.HIDDEN if _is_in(listed.epoch, away) else Goal.SHOWN
+
+    def arrange() -> None:
+        Arrangement(
+            place,
+            goal,
+            concerns=lambda epoch: _is_in(epoch, [*away, *back]),
+            forget=True,
+            sink=owner.sink,
+        ).carry_out()
+
+    arrange()
+    for epoch in (e for a, b in away for e in range(a, b + 1) if "://" in root):
+        # One who slept in a commit may just have listed it.
+        while not block(place, epoch):
+            arrange()
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _is_in(epoch: int, spans: list[tuple[Any, ...]]) -> bool:
+    return any(first <= epoch <= last for first, last in spans)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +18,7 @@ from riverlock.core.errors import SnapshotError
 from riverlock.snapshot.layout import epoch_of
 from riverlock.snapshot.restore import is_open
 from riverlock.snapshot.sealed import checksum
-from riverlock.snapshot.timeline import given, spans
+from riverlock.snapshot.timeline import deciders, given, is_restored, spans
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
@@ -76,6 +77,11 @@ class Past:
         del claim
         return True
 
+    def has_token(self, token: str) -> bool:
+        """Tell whether a run of this store has a token."""
+        del token
+        return True
+
     def has(self, commit: Commit, sink: str) -> bool:
         """Tell whether this store has decided an epoch, undone since or not."""
         del commit, sink
@@ -108,6 +114,14 @@ class Past:
         del sink, place
         return None
 
+    def reached(self, run: int) -> int | None:
+        """Return the newest epoch that sinks may have from runs up to this one.
+
+        None: it cannot be told.
+        """
+        del run
+        return None
+
     @property
     def newest(self) -> int | None:
         """The newest epoch, -1 before the first; None: it is not known."""
@@ -133,6 +147,11 @@ class StorePast(Past):
             return found is not None and claim.token in ("", found.token)
         return not claim.token
 
+    def has_token(self, token: str) -> bool:
+        """Tell whether a run of this store has a token; reads all claims if need be."""
+        history = () if self.manifest is None else self.manifest.history
+        return any(known == token for _, known in history) or token in self._tokens
+
     def has(self, commit: Commit, sink: str) -> bool:
         """Tell whether this store has decided an epoch, undone since or not."""
         if self.manifest is None or commit.epoch > self.manifest.epoch:
@@ -140,7 +159,10 @@ class StorePast(Past):
         known = self.commit(commit.epoch, sink)
         if known is not None:
             return known.matches(commit)
-        return not commit.run or self._has_token(commit.run)
+        tokens = deciders(self.manifest, commit.epoch)
+        if not commit.run or tokens is not None:
+            return not commit.run or commit.run in (tokens or ())
+        return self.has_token(commit.run)
 
     def commit(self, epoch: int, sink: str) -> Commit | None:
         """Return what this store has decided for a sink; None: it cannot tell."""
@@ -168,6 +190,15 @@ class StorePast(Past):
         is_left = output.place != place and not is_open(self.catalog, self.manifest)
         return given(self.manifest, sink) if is_left else output.before
 
+    def reached(self, run: int) -> int | None:
+        """Return the newest epoch that sinks may have from runs up to this one."""
+        if self.manifest is None or run >= self.manifest.run:
+            return self.newest
+        # A restore opens no sinks; its number may be one that they know.
+        before = self._decided(self.manifest.epoch - 1)
+        is_next = is_restored(self.manifest) and before is not None
+        return before.epoch if is_next and before and run >= before.run else None
+
     def _decided(self, epoch: int) -> Manifest | None:
         assert self.manifest is not None
         if epoch == self.manifest.epoch:
@@ -176,14 +207,11 @@ class StorePast(Past):
             return self.catalog.manifest(epoch)
         return None
 
-    def _has_token(self, token: str) -> bool:
-        """Tell whether a run of this store has a token; reads all claims if need be."""
-        assert self.manifest is not None
-        if any(known == token for _, known in self.manifest.history):
-            return True
+    @cached_property
+    def _tokens(self) -> set[str]:
+        found = set()
         for entry in self.catalog.storage.list(self.catalog.paths.runs):
             with suppress(SnapshotError, ValueError):
-                found = self.catalog.run(epoch_of(entry.path))
-                if found is not None and found.token == token:
-                    return True
-        return False
+                run = self.catalog.run(epoch_of(entry.path))
+                found |= set() if run is None else {run.token}
+        return found

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from riverlock.snapshot.records import Manifest
 
 __all__ = [
+    "FORGOTTEN",
     "UNDONE",
     "Span",
+    "deciders",
     "given",
     "is_restored",
+    "joined",
     "restored_history",
     "spans",
     "without",
@@ -22,6 +25,9 @@ __all__ = [
 
 # The token of epochs that a restore has undone: no run has it.
 UNDONE = "-"
+# The token of epochs of several runs, of which it is forgotten which decided which.
+FORGOTTEN = ""
+# Above this, runs are joined; a copy of state that is older is made anew.
 _HISTORY = 32
 
 Span = tuple[int, int]  # both inclusive
@@ -59,6 +65,21 @@ def spans(manifest: Manifest) -> list[Span]:
     return [(0, first - 1), *found] if first > 0 else found
 
 
+def deciders(manifest: Manifest, epoch: int) -> set[str] | None:
+    """Return the tokens of runs that may have decided an epoch that led to a manifest.
+
+    None if that is forgotten, or if it was undone.
+    """
+    found: list[str] = []
+    for first, token in manifest.history:
+        if first < epoch:
+            found = [token]
+        elif first == epoch:  # also of a run that only rewrote the state of this epoch
+            found.append(token)
+    is_known = found and not {UNDONE, FORGOTTEN} & {found[0], found[-1]}
+    return set(found) if is_known and epoch <= manifest.epoch else None
+
+
 def without(ours: list[Span], theirs: list[Span]) -> list[Span]:
     """Return the epochs of the first spans that are not in the second, joined."""
     left = ours
@@ -86,4 +107,19 @@ def restored_history(
     Working copies of state compare tokens: none of those that are undone may match.
     """
     before = target.history or ((0, ""),)
-    return (*before, (target.epoch + 1, UNDONE), (epoch, token))[-_HISTORY:]
+    return joined((*before, (target.epoch + 1, UNDONE), (epoch, token)))
+
+
+def joined(history: tuple[tuple[int, str], ...]) -> tuple[tuple[int, str], ...]:
+    """Return a history that is short: the oldest runs of it are joined.
+
+    What a restore has undone is never forgotten: sinks would count it again.
+    """
+    left, place = list(history), 0
+    while len(left) > _HISTORY and place + 2 < len(left):
+        (first, token), (_, following) = left[place : place + 2]
+        if UNDONE in (token, following):
+            place += 1
+        else:
+            left[place : place + 2] = [(first, FORGOTTEN)]
+    return tuple(left)

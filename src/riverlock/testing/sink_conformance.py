@@ -105,6 +105,7 @@ class SinkRun:
                 epoch=epoch,
                 attempt=f"{self.run:06d}-s-{number:05d}-{uuid.uuid4().hex[:12]}",
                 flow=self.flow,
+                token=self.token,
             )
             if rows:
                 columns = [list(c) for c in zip(*rows, strict=True)]

@@ -22,8 +22,8 @@ def test_what_tasks_staged_after_their_epoch_was_committed_goes(tmp_path: Path) 
     FileCommitter(sink).open(owner)
     staged = tmp_path / "_riverlock/staged"
     for epoch in (7, 8, 9):
-        (staged / f"{epoch:012d}").mkdir(parents=True)
-        (staged / f"{epoch:012d}/late").write_text("{}\n")
+        (staged / f"{epoch:012d}/token").mkdir(parents=True)
+        (staged / f"{epoch:012d}/token/late").write_text("{}\n")
 
     FileCommitter(sink).open(Owner(flow="f", sink="out", run=2, past=Decided()))
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import riverlock as rl
-from riverlock.core.errors import CommitRejectedError
+from riverlock.core.errors import CommitRejectedError, FencedError
 from riverlock.snapshot.records import SinkOutput
 from riverlock.storage.local import LocalStorage
 from riverlock.storage.object import ObjectStorage
@@ -69,7 +69,8 @@ def test_a_run_that_slept_in_its_commit_cannot_show_an_epoch_that_was_undone(
         copy(self, source, target)
 
     monkeypatch.setattr(ObjectStorage, "copy", sleep_then_copy)
-    of.commit(1, voted)
+    with pytest.raises(FencedError):
+        of.commit(1, voted)
 
     assert woken
     assert ids(out) == []

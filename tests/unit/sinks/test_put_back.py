@@ -25,7 +25,7 @@ def copied(store: Path, to: Path) -> Path:
 
 
 def aside(out: Path) -> list[str]:
-    return sorted(p.name for p in out.glob("_riverlock/aside/*/epoch=*"))
+    return sorted(p.name for p in out.glob("_riverlock/withdrawn/*/epoch=*"))
 
 
 def test_a_store_put_back_writes_anew_what_it_decides_again(
@@ -47,7 +47,7 @@ def test_a_store_put_back_writes_anew_what_it_decides_again(
     assert flow.output() == output_of(ROWS)
     assert len(aside(out)) == 6, "nothing is destroyed"
     assert "6 from 4 to 9" in caplog.text
-    assert str(out / "_riverlock/aside") in caplog.text
+    assert str(out / "_riverlock/withdrawn") in caplog.text
 
 
 def test_a_backup_made_while_the_run_was_alive(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_start_that_died_while_it_moved_epochs_is_completed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("riverlock.sinks.file_past._bring_back", die)
+        patched.setattr("riverlock.sinks.file_moves.Arrangement._show", die)
         with pytest.raises(KeyboardInterrupt):
             first.run()
     first.run()

@@ -17,9 +17,16 @@ import riverlock as rl
 from riverlock.core.errors import FencedError, InvalidConfigError
 from riverlock.runtime.ownership import Heartbeat
 from riverlock.snapshot.claims import claim
-from riverlock.snapshot.restore import plan_restore, restore
+from riverlock.snapshot.records import SinkOutput
+from riverlock.snapshot.restore import is_open, plan_restore, restore
 from riverlock.snapshot.retention import Retention, sweep
-from riverlock.snapshot.timeline import restored_history, spans, without
+from riverlock.snapshot.timeline import (
+    deciders,
+    joined,
+    restored_history,
+    spans,
+    without,
+)
 from riverlock.snapshot.verify import verify
 
 ROWS = [(f"k{n * 7 % 5}", n % 11) for n in range(30)]
@@ -255,3 +262,33 @@ def test_history_tells_which_epochs_led_here() -> None:
     assert spans(first) == [(0, 5), (6, 10)]
     assert spans(restored) == [(0, 5), (6, 10), (15, 15)]
     assert without(spans(restored), []) == [(0, 10), (15, 15)]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=60))
+def test_a_joined_history_tells_the_same_epochs(legs: list[tuple[bool, int]]) -> None:
+    """Restores are never forgotten, runs are."""
+    history, epoch = [(0, "first")], 0
+    for number, (is_restore, epochs) in enumerate(legs):
+        epoch += epochs
+        history += [(epoch, "-")] if is_restore and history[-1][1] != "-" else []
+        epoch += 1
+        history.append((epoch, f"t{number}"))
+    whole = msgspec.structs.replace(manifest(epoch + 1), history=tuple(history))
+    short = msgspec.structs.replace(whole, history=joined(whole.history))
+
+    assert short.history[-1] == whole.history[-1]
+    assert without(spans(whole), spans(short)) == []
+    assert without(spans(short), spans(whole)) == []
+    restores = sum(token == "-" for _, token in history)
+    assert len(short.history) <= max(32, 2 * restores + 2)
+    for each in range(epoch + 1):
+        known = deciders(short, each)
+        assert known is None or known == deciders(whole, each)
+
+
+def test_an_epoch_that_only_empties_a_table_may_be_open(flow: SmallFlow) -> None:
+    """Mode ``complete``: a sink that lacks it shows rows that are no more."""
+    emptied = msgspec.structs.replace(
+        manifest(10), outputs={"t": SinkOutput(kind="sql", replaces=True)}
+    )
+    assert is_open(flow.catalog, emptied)
