@@ -10,16 +10,19 @@ from riverlock.core.errors import InvalidConfigError
 __all__ = ["check_meant", "last_directory"]
 
 
-def check_meant(what: str, given: str, path: str, meant: str) -> None:
+def check_meant(
+    what: str, given: str, path: str, meant: str, *, is_written: bool
+) -> None:
     """Refuse a path that meant another place when the flow last ran.
 
-    Not if that was moved: what it meant is gone, and it is here.
+    Not if that was moved: what it meant is gone, and is here.
 
     Args:
         what: Whose path it is, for people.
         given: The path as it was written.
         path: The absolute path that it stands for.
         meant: The absolute path that it stood for.
+        is_written: Whether something of its kind is at the path.
 
     Raises:
         InvalidConfigError: The flow was started in another working directory.
@@ -27,7 +30,7 @@ def check_meant(what: str, given: str, path: str, meant: str) -> None:
     begun = last_directory(given, meant)
     if begun is None or path == meant:
         return
-    if Path(path).exists() and not Path(meant).exists():
+    if is_written and not Path(meant).exists():
         return
     raise InvalidConfigError(
         f"path {given!r} of {what}",

@@ -48,6 +48,6 @@ def _not_ours(folder: Path, found: str) -> InvalidConfigError:
         f"the folder {folder} of working copies",
         expected=f"a folder of user {os.geteuid()}, which runs the task",
         found=found,
-        hint="nothing was read from it or written to it; remove it, or give another"
-        " place on local disk: working_dir=",
+        hint="nothing was read from it or written to it; give another place on local"
+        " disk: working_dir=",
     )

@@ -54,8 +54,13 @@ def check_meant(sinks: Mapping[str, Sink], newest: Manifest) -> None:
     for uid, sink in sinks.items():
         path = _path(sink)
         if path and _owner(sink) is None:
-            meant = _meant(uid, sink, newest)
-            paths.check_meant(f"sink {uid!r}", _given(sink), path, meant)
+            paths.check_meant(
+                f"sink {uid!r}",
+                _given(sink),
+                path,
+                _meant(uid, sink, newest),
+                is_written=_is_written(sink, Path(path)),
+            )
 
 
 def _owner(sink: Sink) -> dict[str, str] | None:
@@ -73,6 +78,17 @@ def _path(sink: Sink) -> str:
             return sink.address.database
         case _:
             return ""
+
+
+def _is_written(sink: Sink, path: Path) -> bool:
+    """Tell whether something wrote there; files of a sink are marked by their owner."""
+    match sink:
+        case FileSink():
+            return False
+        case DeltaSink():
+            return (path / "_delta_log").is_dir()
+        case _:
+            return path.exists()
 
 
 def _given(sink: Sink) -> str:

@@ -5,6 +5,7 @@ A start and ``riverlock check --store`` ask the same.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core import paths
@@ -51,7 +52,13 @@ def check_here(
             end = f" {source.table or source.query}"
             meant = told.place.removeprefix("sqlite:///").removesuffix(end)
             here = source.address.database
-            paths.check_meant(f"source {node.uid!r}", source.address.given, here, meant)
+            paths.check_meant(
+                f"source {node.uid!r}",
+                source.address.given,
+                here,
+                meant,
+                is_written=Path(here).exists(),
+            )
     check_meant({w.uid: w.sink for w in flow.writes}, newest)
 
 

@@ -32,6 +32,17 @@ def flow_of(name: str, path: str) -> rl.Flow:
     return flow
 
 
+def write(name: str, path: Path) -> None:
+    """Make what a sink or source of that kind has left."""
+    if name == "files":
+        (path / "_riverlock").mkdir(parents=True)
+        (path / "_riverlock/owner.json").write_text('{"flow": "f", "sink": "out"}')
+    elif name == "delta":
+        (path / "_delta_log").mkdir(parents=True)
+    else:
+        path.touch()
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("home", "away"):
@@ -74,9 +85,21 @@ def test_what_moved_with_its_directory_is_the_same(
 ) -> None:
     newest = manifest_of(flow_of(name, "out"))
     monkeypatch.chdir(home.with_name("away"))
-    Path("out").touch()
+    write(name, Path("out"))
 
     check_here(flow_of(name, "out"), newest, {})
+
+
+def test_an_empty_directory_is_not_what_was_moved(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = {n: manifest_of(flow_of(n, "out")) for n in ("files", "delta")}
+    monkeypatch.chdir(home.with_name("away"))
+    Path("out").mkdir()
+
+    for name, manifest in newest.items():
+        with pytest.raises(InvalidConfigError, match="which it meant when the flow"):
+            check_here(flow_of(name, "out"), manifest, {})
 
 
 @pytest.mark.parametrize("name", NAMES)
