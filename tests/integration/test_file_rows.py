@@ -49,6 +49,14 @@ JSON_LINES: dict[bytes, tuple[Any, ...] | None] = {
     # Of a name that occurs twice, the last counts.
     b'{"k": "e", "k": "f"}': ("f", None, None),
     b'{"k": "e", "n": "x", "n": 1}': None,
+    b'{"k": "g", "other": [NaN, -Infinity], "x": 1}': ("g", None, 1),
+    b'{"k": "g", "other": {}}}': None,
+    b'{"k": "g"}],[{"k": "h"}': None,
+    b'\xef\xbb\xbf{"k": "g"}': None,
+    b'{"k": "g"}\x00': None,
+    b"\x0b": None,
+    b'{"k": "g", "x": ' + b"[" * 2_000 + b"]" * 2_000 + b"}": None,
+    b'{"k": "g", "other": ' + b"1" * 2_000 + b"}": None,
 }
 CSV_LINES: dict[bytes, tuple[Any, ...] | None] = {
     b"a,1,2": ("a", 1, 2),
@@ -177,8 +185,11 @@ def test_csv_headers_and_comments_are_no_rows(
 
 WIDE = (
     "b byte, s smallint, i int, d decimal(5, 2), t timestamp, day date, f boolean,"
-    " inner struct<b: byte, at: timestamp>, many array<int>"
+    " inner struct<b: byte, at: timestamp>, many array<int>, times array<timestamp>,"
+    " named map<string, struct<at: timestamp>>, bytes array<byte>, x double"
 )
+# More seconds than a timestamp holds; Spark lets them wrap around.
+FAR = 2**63 // 1_000_000 + 1
 
 
 # Values of columns, and whether they fit.
@@ -201,25 +212,54 @@ VALUES: tuple[tuple[str, Any, bool], ...] = (
     ("inner", {"b": "x"}, False),
     ("many", [1, 2], True),
     ("many", [1, "x"], False),
+    ("day", "20260228", False),
+    ("inner", {"at": FAR - 2}, True),
+    ("inner", {"at": FAR}, False),
+    ("inner", {"at": -FAR}, False),
+    ("times", ["2026-01-01T00:00:00Z", FAR], False),
+    ("times", ["2026-01-01T00:00:00Z", None, 5], True),
+    ("named", {"a": {"at": 1}, "b": {"at": FAR}}, False),
+    ("named", {"a": {"at": 1}, "b": None, "12345678901234": {}}, True),
+    ("bytes", [1, 127, None], True),
+    ("bytes", [1, 128], False),
+    ("x", float("nan"), True),
+    ("x", float("-inf"), True),
 )
 
 
+@pytest.mark.parametrize("is_document", [False, True])
 def test_json_values_that_do_not_fit_their_type_are_bad_and_not_null(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, is_document: bool
 ) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    lines = [json.dumps({"id": n, c: v}) for n, (c, v, _) in enumerate(VALUES)]
-    (folder / "a.json").write_text("\n".join(lines))
-    source = rl.sources.files(str(folder), format="json", schema=f"id int, {WIDE}")
+    lines = [
+        # Braces of a further value must not change what is bad.
+        json.dumps({"id": n, c: v, "other": [{}]})
+        for n, (c, v, _) in enumerate(VALUES)
+    ]
+    if is_document:
+        for number, line in enumerate(lines):
+            (folder / f"{number}.json").write_text(f"[\n{line}\n]\n")
+    else:
+        (folder / "a.json").write_text("\n".join(lines))
+    source = rl.sources.files(
+        str(folder), format="json", schema=f"id int, {WIDE}", multiLine=is_document
+    )
 
     stream, bad = whole(reader_of(spark, tmp_path, source))
 
-    rows = {r.id: r for r in stream.collect()}
+    # As text: Python has no times as far as Spark's.
+    found = [
+        json.loads(r.row)
+        for r in stream.selectExpr("to_json(struct(*)) AS row").collect()
+    ]
+    rows = {r["id"]: r for r in found}
     assert {n for n, (_, _, fits) in enumerate(VALUES) if fits} == rows.keys()
     assert all(row[VALUES[n][0]] is not None for n, row in rows.items())
     others = [n for n in range(len(VALUES)) if n not in rows]
-    assert sorted(json.loads(r.record)["id"] for r in bad.collect()) == others
+    records = [json.loads(r.record.strip("[\n]")) for r in bad.collect()]
+    assert sorted(r["id"] for r in records) == others
 
 
 def test_a_json_document_is_read_whole_or_is_bad(
@@ -235,6 +275,9 @@ def test_a_json_document_is_read_whole_or_is_bad(
         "two": '{"k": "d"}\n{"k": "e"}\n',
         "cut": '[{"k": "d"},\n{"k"',
         "wrong": '[{"k": "d"}, {"k": "e", "n": "x"}]',
+        "marked": '\N{BYTE ORDER MARK}{"k": "f"}',
+        "none": '[{"k": "d"}, null]',
+        "lists": '[{"k": "d"}],\n[{"k": "e"}]',
     }
     for name, text in texts.items():
         (folder / f"{name}.json").write_text(text)
@@ -245,9 +288,10 @@ def test_a_json_document_is_read_whole_or_is_bad(
     stream, bad = whole(reader_of(spark, tmp_path, source))
 
     rows = sorted((r.k, r.n) for r in stream.collect())
-    assert rows == [("a", 1), ("b", None), ("c", 2)]
+    assert rows == [("a", 1), ("b", None), ("c", 2), ("f", None)]
     found = sorted(r.record for r in bad.collect())
-    assert found == sorted(texts[n] for n in ("two", "cut", "wrong"))
+    bad_ones = ("two", "cut", "wrong", "none", "lists")
+    assert found == sorted(texts[n] for n in bad_ones)
 
 
 def test_two_views_of_a_source_agree_on_what_is_bad(

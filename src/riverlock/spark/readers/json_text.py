@@ -9,23 +9,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from riverlock.spark.readers.narrow import misfit, narrowed, wide
+from riverlock.spark.readers.wrapping import has_wrapped, times_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import Column
 
-__all__ = ["CORRUPT", "JsonText"]
+__all__ = ["BLANK", "CORRUPT", "JsonText"]
 
 # The text of a row that cannot be parsed; null of all others.
 CORRUPT: Final = "__rl_corrupt"
-# Around an object, to see that it is one value and nothing else.
+# White space of JSON.
+BLANK: Final = " \t\r\n"
+# Around what is parsed, to see in one pass that it is one value and nothing else. The
+# line break ends a comment, if those are allowed.
 _VALUES, _END = "__rl_values", "__rl_end"
-# Seconds that fit a timestamp's microseconds; Spark multiplies without looking.
-_MOST_SECONDS: Final = (2**63 - 1) // 1_000_000
+_BEFORE, _AFTER = f'{{"{_VALUES}":', f'\n,"{_END}":1}}'
+# A day as a bare number in quotes is more likely 20260101 than one of the year 57440.
+_STRICT: Final = {"enableDateTimeParsingFallback": "false"}
 
 
 class JsonText:
@@ -33,57 +45,88 @@ class JsonText:
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
         """Take the columns, and options of Spark's reader."""
-        self._schema, self._options = schema, dict(options)
+        self._schema, self._options = schema, {**_STRICT, **options}
 
     def parsed(self, text: Column) -> Column:
         """Return what Spark makes of a text; to be kept as a column of its own."""
-        schema = StructType([*wide(self._schema), StructField(CORRUPT, StringType())])
-        mode = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-        return F.from_json(text, schema, {**self._options, **mode})
+        return self._from_json(_listed(text), ArrayType(wide(self._schema)))
 
     def columns(self, row: Column) -> list[Column]:
         """Return the columns of the schema from what was parsed."""
-        return narrowed(self._schema, [row[f.name] for f in self._schema])
+        return narrowed(self._schema, self._fields(row))
 
     def is_bad(self, text: Column, row: Column) -> Column:
         """Tell whether a text is anything but one object that fits the schema."""
-        bare = F.btrim(text, F.lit(" \t\r\n"))
         good = (
-            F.is_valid_utf8(text)
-            & row[CORRUPT].isNull()
-            & bare.startswith("{")
-            & bare.endswith("}")
-            & self._is_one_value(bare)
-            & self._has_sane_times(text)
-            & ~misfit(self._schema, [row[f.name] for f in self._schema])
+            self._is_whole(text, row)
+            & (F.size(row[_VALUES]) == 1)
+            & _first(row).isNotNull()
+            & ~self._wraps(self._schema, text, _listed(text), _first(row))
+            & ~misfit(self._schema, self._fields(row))
         )
         return ~F.coalesce(good, F.lit(False))  # noqa: FBT003
 
-    def _is_one_value(self, text: Column) -> Column:
-        """Tell whether nothing follows the first value, which ends with a brace.
+    def document(self, text: Column) -> Column:
+        """Return what Spark makes of an object, or of a list of them."""
+        return self._from_json(_as_list(text), ArrayType(wide(self._schema)))
 
-        That is plain if the first brace that closes is the last character.
-        """
-        if any(name.lower().startswith("allow") for name in self._options):
-            # Only from_json knows what is allowed.
-            around = F.concat(F.lit(f'{{"{_VALUES}":['), text, F.lit(f'],"{_END}":1}}'))
-            schema = f"{_VALUES} array<string>, {_END} int"
-            found = F.from_json(around, schema, self._options)
-            exact = (F.size(found[_VALUES]) == 1) & (found[_END] == 1)
-        else:
-            more = F.concat(F.lit("["), text, F.lit(",0,0,0]"))
-            exact = F.coalesce(F.json_array_length(more), F.lit(0)) == 4
-        is_plain = F.instr(text, "}") == F.length(text)
-        return F.when(is_plain, F.lit(True)).otherwise(exact)  # noqa: FBT003
+    def rows(self, text: Column, row: Column) -> Column:
+        """Return the objects of a document; nothing if it is bad."""
+        values, kind = row[_VALUES], ArrayType(self._schema)
+        good = (
+            self._is_whole(text, row)
+            & (_is_list(text) | (F.size(values) <= 1))
+            & F.forall(values, lambda value: value.isNotNull())
+            & ~self._wraps(kind, text, _as_list(text), values)
+        )
+        return F.when(good, values)
 
-    def _has_sane_times(self, text: Column) -> Column:
-        """Tell whether numbers of seconds fit a timestamp."""
-        sane = F.lit(True)  # noqa: FBT003
-        for field in self._schema:
-            if isinstance(field.dataType, TimestampType):
-                name = field.name.replace("\\", "\\\\").replace("'", "\\'")
-                seconds = F.get_json_object(text, f"$['{name}']")
-                number = F.abs(seconds.try_cast("decimal(38, 0)"))
-                sane = sane & F.coalesce(number <= _MOST_SECONDS, F.lit(True))  # noqa: FBT003
+    def _from_json(self, text: Column, values: ArrayType) -> Column:
+        schema = StructType(
+            [
+                StructField(_VALUES, values),
+                StructField(_END, IntegerType()),
+                StructField(CORRUPT, StringType()),
+            ]
+        )
+        mode = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        return F.from_json(text, schema, {**self._options, **mode})
+
+    def _fields(self, row: Column) -> list[Column]:
+        return [_first(row)[f.name] for f in self._schema]
+
+    def _is_whole(self, text: Column, row: Column) -> Column:
+        """Tell whether a text was read to its end."""
+        return F.is_valid_utf8(text) & row[CORRUPT].isNull() & (row[_END] == 1)
+
+    def _wraps(
+        self, kind: DataType, text: Column, around: Column, value: Column
+    ) -> Column:
+        """Tell whether a time is a number of seconds that no timestamp can hold."""
+        times = times_of(kind)
+        if times is None:
+            return F.lit(False)  # noqa: FBT003
+        is_one = isinstance(kind, StructType)
+        found = self._from_json(around, ArrayType(times) if is_one else times)
+        wrapped = has_wrapped(kind, value, _first(found) if is_one else found[_VALUES])
         # Fewer digits always fit, and more are rare.
-        return F.when(text.rlike("[0-9]{13}"), sane).otherwise(F.lit(True))  # noqa: FBT003
+        return F.when(text.rlike("[0-9]{13}"), wrapped).otherwise(F.lit(False))  # noqa: FBT003
+
+
+def _first(row: Column) -> Column:
+    return F.get(row[_VALUES], F.lit(0))
+
+
+def _is_list(text: Column) -> Column:
+    return text.startswith("[")
+
+
+def _listed(text: Column) -> Column:
+    return F.concat(F.lit(f"{_BEFORE}["), text, F.lit(f"\n]{_AFTER}"))
+
+
+def _as_list(text: Column) -> Column:
+    is_list = _is_list(text)
+    begin = F.when(is_list, F.lit(_BEFORE)).otherwise(F.lit(f"{_BEFORE}["))
+    end = F.when(is_list, F.lit(_AFTER)).otherwise(F.lit(f"\n]{_AFTER}"))
+    return F.concat(begin, text, end)

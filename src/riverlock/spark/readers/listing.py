@@ -77,10 +77,20 @@ class Listing:
         """List what there is now."""
         found = glob.glob(self._path)  # noqa: PTH207 - absolute patterns too
         for root in found or [self._path]:
+            if self._is_hidden(root):
+                continue
             if os.path.isdir(root):  # noqa: PTH112 - as walk below takes it
                 yield from self._below(root)
             else:
                 yield from self._entry(Path(root))
+
+    def _is_hidden(self, root: str) -> bool:
+        """Tell whether a pattern matched a hidden name that it does not spell."""
+        pairs = zip(Path(self._path).parts, Path(root).parts, strict=False)
+        return any(
+            name != pattern and name.startswith((".", "_")) and pattern[0] != name[0]
+            for pattern, name in pairs
+        )
 
     def _below(self, root: str) -> Iterator[Entry]:
         for folder, folders, names in os.walk(root):
@@ -93,7 +103,7 @@ class Listing:
         if not _is_whole(path.name):
             return []
         name = str(path.absolute())
-        if "\\" in name or (":" in path.name and any(c in name for c in WILDCARDS)):
+        if "\\" in name or (":" in name and any(c in name for c in WILDCARDS)):
             reason = "Spark cannot read a name with a backslash, or with a colon"
             return self._put_aside(path, f"{reason} beside one of {WILDCARDS}")
         try:

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     DataType,
-    IntegerType,
     MapType,
     StringType,
     StructField,
@@ -23,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from riverlock.runtime.columns import SEQ
-from riverlock.spark.readers.json_text import CORRUPT, JsonText
+from riverlock.spark.readers.json_text import BLANK, CORRUPT, JsonText
 from riverlock.spark.readers.narrow import misfit, narrowed, wide
 from riverlock.spark.structs import struct_of
 
@@ -36,9 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CORRUPT", "FileRows"]
 
-_LINE, _ROW = "__rl_line", "__rl_row"
-# Around a document, to see that it is one value and nothing else.
-_VALUES, _END = "__rl_values", "__rl_end"
+_LINE, _ROW, _ROWS = "__rl_line", "__rl_row", "__rl_rows"
+_BYTE_ORDER_MARK: Final = "\N{BYTE ORDER MARK}"
 _UTF_8: Final = ("utf-8", "utf8")
 # What Java puts where bytes are no text.
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
@@ -126,9 +124,11 @@ class FileRows:
         line, row = F.col(_LINE), F.col(_ROW)
         json = JsonText(self._schema, self._source.options)
         lines = self._load(reader.schema(f"{_LINE} string"), "text", paths)
-        lines = lines.where(F.length(F.btrim(line, F.lit(" \t\r"))) > 0)
+        # To trim is slow, and few lines are blank.
+        is_row = line.startswith("{") | (F.length(F.btrim(line, F.lit(BLANK))) > 0)
         # Positions, which are not computed twice, keep Spark from parsing twice.
-        frame = with_position(lines.withColumn(_ROW, json.parsed(line)))
+        parsed = lines.where(is_row).withColumn(_ROW, json.parsed(line))
+        frame = with_position(parsed)
         bad = F.when(json.is_bad(line, row), F.make_valid_utf8(line))
         return frame.select(*json.columns(row), SEQ, bad.alias(CORRUPT))
 
@@ -142,31 +142,15 @@ class FileRows:
         whole = reader.schema(f"{_LINE} string")
         files = with_position(self._load(whole, "text", paths, wholetext="true"))
         line, row = F.col(_LINE), F.col(_ROW)
-        text = F.btrim(line, F.lit(" \t\r\n"))
-        is_array = text.startswith("[")
-        array = F.when(is_array, text).otherwise(F.concat(F.lit("["), text, F.lit("]")))
-        around = F.concat(F.lit(f'{{"{_VALUES}":'), array, F.lit(f',"{_END}":1}}'))
-        schema = StructType(
-            [
-                StructField(_VALUES, ArrayType(wide(self._schema))),
-                StructField(_END, IntegerType()),
-                StructField(CORRUPT, StringType()),
-            ]
-        )
-        parsed = F.from_json(around, schema, self._permissive())
-        values = row[_VALUES]
-        good = (
-            F.is_valid_utf8(line)
-            & row[CORRUPT].isNull()
-            & (row[_END] == 1)
-            & F.forall(values, lambda value: value.isNotNull())
-            & (is_array | (F.size(values) <= 1))
-        )
-        good = F.coalesce(good, F.lit(False))  # noqa: FBT003
-        frame = files.withColumn(_ROW, parsed).select(
+        json = JsonText(self._schema, self._source.options)
+        text = F.ltrim(line, F.lit(f"{_BYTE_ORDER_MARK}{BLANK}"))
+        rows = F.col(_ROWS)
+        frame = files.withColumn(_ROW, json.document(text))
+        frame = frame.select(SEQ, _LINE, json.rows(text, row).alias(_ROWS))
+        frame = frame.select(
             SEQ,
-            F.when(~good, F.make_valid_utf8(line)).alias(CORRUPT),
-            F.explode_outer(F.when(good, values)).alias(_ROW),
+            F.when(rows.isNull(), F.make_valid_utf8(line)).alias(CORRUPT),
+            F.explode_outer(rows).alias(_ROW),
         )
         frame = frame.where(row.isNotNull() | F.col(CORRUPT).isNotNull())
         fields = [row[f.name] for f in self._schema]
