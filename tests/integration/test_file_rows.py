@@ -40,6 +40,8 @@ JSON_LINES: dict[bytes, tuple[Any, ...] | None] = {
     b'{"k": "c"},{"k": "d"}': None,
     b'{"k": "c"}]{"k": "d"}': None,
     b'{"k": "c"}, "n": {"a": 1}': None,
+    b'{"k": "c"}], "n": [{"k": "d"}': None,
+    b'{"k": "c"}], "__rl_values": [{"k": "d"}': None,
     b'[{"k": "c"}, {"k": "d"}]': None,
     b"null": None,
     b"5": None,
