@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING
 from riverlock.core import faults
 from riverlock.core.errors import StorageNotFoundError
 from riverlock.snapshot.closed import CLOSED, Contested
-from riverlock.snapshot.expiring import Announcement, forget_announcements
+from riverlock.snapshot.expiring import (
+    Announcement,
+    announced,
+    forget_announcements,
+)
 from riverlock.snapshot.look import look
 from riverlock.snapshot.records import Manifest
 from riverlock.snapshot.sealed import unseal
@@ -134,6 +138,11 @@ class Round:
     ) -> bool:
         """Delete files; False if it must look again."""
         reached, paths = found.reached(), list(leftovers(found))
+        missing = found.pinned - found.written.keys()
+        if missing and missing & announced(self.catalog, now=None):
+            # Another round sleeps, and puts it back when it wakes: with which files is
+            # not known.
+            return True
         found = found.read()
         for path in paths:
             if not found.is_fresh:

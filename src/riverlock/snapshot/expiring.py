@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Announcement", "announced", "forget_announcements", "written_at"]
 
-# Who announced so long ago has died on the way.
+# Who announced so long ago has died on the way: nobody waits for it to end,
 _DEAD = timedelta(minutes=10)
+# but should it only sleep, what it may put back is spared for longer.
+_FORGOTTEN = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,11 @@ def written_at(catalog: Catalog, path: str) -> datetime:
     return datetime.now(UTC) if entry is None else entry.mtime
 
 
-def announced(catalog: Catalog, *, now: datetime) -> set[int]:
-    """Return the epochs that somebody is deleting."""
+def announced(catalog: Catalog, *, now: datetime | None) -> set[int]:
+    """Return the epochs that somebody is deleting; None: since whenever."""
     found: set[int] = set()
     for entry in records(catalog.storage.list(catalog.paths.expiring)):
-        if entry.mtime >= now - _DEAD:
+        if now is None or entry.mtime >= now - _DEAD:
             with contextlib.suppress(StorageNotFoundError):
                 data = catalog.storage.get(entry.path)
                 found.update(unseal(data, Expiring, path=entry.path).epochs)
@@ -80,5 +82,5 @@ def announced(catalog: Catalog, *, now: datetime) -> set[int]:
 def forget_announcements(catalog: Catalog, *, now: datetime) -> None:
     """Delete what the dead have announced."""
     for entry in catalog.storage.list(catalog.paths.expiring):
-        if entry.mtime < now - _DEAD:
+        if entry.mtime < now - _FORGOTTEN:
             catalog.storage.delete(entry.path)

@@ -219,6 +219,44 @@ def test_an_epoch_that_a_slow_clock_decided_is_not_old(
     assert store.epochs() == [EPOCHS + 1, EPOCHS + 2]
 
 
+class Woken(LocalStorage):
+    """Storage of a process that is paused before and after it deletes a manifest."""
+
+    def sleep(self, before: Callable[[], None], after: Callable[[], None]) -> None:
+        object.__setattr__(self, "_sleeps", [before, after])
+
+    def put(self, path: str, data: bytes) -> None:
+        sleeps = getattr(self, "_sleeps", [])
+        if "/epochs/" not in path or not sleeps:
+            super().put(path, data)
+            return
+        sleeps.pop(0)()
+        super().put(path, data)
+        sleeps.pop(0)()
+
+
+def test_what_a_round_that_sleeps_will_put_back_keeps_its_files(
+    store: Catalog,
+) -> None:
+    """It was named in spite of an announcement that had grown too old."""
+    slow = Woken(Path(root(store)))
+
+    def name() -> None:
+        for file in Path(root(store), "regions/main/expiring").glob("*"):
+            os.utime(file, (time.time() - 3_600,) * 2)
+        rl.stores.pin(f"{root(store)}@1", "v1")
+
+    def others() -> None:
+        sweep(store, TIGHT)
+        sweep(store, TIGHT)
+
+    slow.sleep(name, others)
+    sweep(Catalog(slow), TIGHT)
+
+    assert store.resolve("v1").epoch == 1
+    check_whole(store)
+
+
 class Slow(LocalStorage):
     """Storage whose every read takes longer than a look is good for."""
 
