@@ -145,6 +145,20 @@ def test_output_that_is_gone_as_a_whole_ends_the_start(
     assert not flow.out.exists()
 
 
+def test_a_table_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
+    flow = made(tmp_path, "sqlite")
+    flow.run(3)
+    with closing(sqlite3.connect(flow.out / "out.db")) as database:
+        database.execute("DROP TABLE sums")
+
+    with pytest.raises(CommitRejectedError, match="epochs up to 1"):
+        flow.run()
+
+    with closing(sqlite3.connect(flow.out / "out.db")) as database:
+        names = database.execute("SELECT name FROM sqlite_master").fetchall()
+    assert ("sums",) not in names
+
+
 @KINDS
 def test_a_new_place_and_a_new_uid_lack_nothing(tmp_path: Path, kind: str) -> None:
     flow = made(tmp_path, kind)

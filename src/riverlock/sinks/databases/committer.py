@@ -17,7 +17,7 @@ from riverlock.core.errors import (
     SinkError,
     SinkUnavailableError,
 )
-from riverlock.sinks.committer import foreign
+from riverlock.sinks.committer import check_kept, foreign
 from riverlock.sinks.databases.dialect import RefusedRowError, Trouble, dialect_of
 from riverlock.sinks.databases.epochs import EPOCHS, EpochTable, additions
 from riverlock.sinks.databases.layout import check_layout
@@ -114,16 +114,17 @@ class SqlCommitter:
         self._prefix = prefix_of(owner.flow, owner.sink)
         with self._connected(None, creates=self.creates) as connection:
             if self.creates:
-                self._create(connection)
+                self._create(connection, owner)
             self._check(connection, creates=False)
             self._check_rights(connection)
             self._epochs.create(connection)
             self._epochs.claim(connection, self._place)
 
-    def _create(self, connection: Any) -> None:
+    def _create(self, connection: Any, owner: Owner) -> None:
         dialect, target = self._dialect, self.target
         if dialect.layout(connection, target.table) is not None:
             return
+        check_kept(owner, None, place=self._place, name=self._place)
         parts = [
             f"{dialect.column(f.name)}"
             f" {dialect.column_type(f.type, key=f.name in target.key)}"
