@@ -31,10 +31,11 @@ def attendance_on(spark: SparkSession, options: RunOptions) -> Attendance | None
 
     def executors() -> int | None:
         try:
-            found = context._jsc.sc().statusTracker().getExecutorInfos()
+            # Of who keeps their blocks: listeners of events may miss some.
+            found = context._jsc.sc().getExecutorMemoryStatus().size()
         except (Py4JError, ConnectionError, AttributeError):
             return None  # the session is gone, and what runs on it has ended
-        return len(found) - 1  # the driver is among them
+        return int(found) - 1  # the driver is among them
 
     return Attendance(
         master=context.master or "",
