@@ -180,7 +180,7 @@ def test_files_of_dead_attempts_that_come_late_are_ignored_and_swept(
     torn.write_bytes(path.read_bytes()[:700])
     staged = Path(options.out) / "events/_riverlock/staged"
     for epoch in (newest.epoch, newest.epoch + 1):
-        folder = staged / f"{epoch:012d}"
+        folder = staged / f"{epoch:012d}" / newest.history[-1][1]
         folder.mkdir(parents=True)
         (folder / "000001-track-00000-late0late0la-00000").write_text('{"key":"no"}\n')
     half = Path(options.out) / "odd/_riverlock/building/dead/part-x.json"

@@ -44,7 +44,6 @@ class Arrangement:
         pending: Of an epoch, the files that a commit which was cut off may have left.
         frees: Which numbers are blocked no more, if a restore has blocked them.
         check: Called before each group of moves.
-        forget: Whether homes forget epochs that are shown.
         sink: For people.
     """
 
@@ -54,7 +53,6 @@ class Arrangement:
     pending: Callable[[int], set[str]] = lambda _: set()
     frees: Callable[[int], bool] = lambda _: False
     check: Callable[[], None] = lambda: None
-    forget: bool = False
     sink: str = "files"
     # What was moved.
     hidden: set[int] = field(default_factory=set)
@@ -160,7 +158,7 @@ class Arrangement:
                     newest=None,
                 )
         self.check()
-        self.place.show(home, epochs, forget=self.forget)
+        self.place.show(home, epochs)
         self.shown |= {each.epoch for each in epochs}
 
 

@@ -111,11 +111,11 @@ class Place(Protocol):
         """Move epochs out of sight."""
         ...
 
-    def show(self, home: str, epochs: Iterable[Listed], *, forget: bool) -> None:
+    def show(self, home: str, epochs: Iterable[Listed]) -> None:
         """Move epochs into sight.
 
-        Their listings stay at home as well, unless they are to be forgotten there: they
-        tell the store that had withdrawn them that they were.
+        Their listings stay at home as well: they tell the store that had withdrawn
+        them, or a backup of it, that they were.
         """
         ...
 
@@ -179,7 +179,7 @@ class _Directory:
             path.unlink(missing_ok=True)
         self._sync(home, OWN)
 
-    def show(self, home: str, epochs: Iterable[Listed], *, forget: bool) -> None:
+    def show(self, home: str, epochs: Iterable[Listed]) -> None:
         known = list(epochs)
         for each in known:
             with contextlib.suppress(FileExistsError, FileNotFoundError):
@@ -189,9 +189,6 @@ class _Directory:
                 )
         self._sync(OWN)
         self._move_folders([e.epoch for e in known], home, IN_SIGHT)
-        for each in known if forget else ():
-            (self._root / _listing_at(each.epoch, home)).unlink(missing_ok=True)
-        self._sync(home)
 
     def put_away(self, strays: Mapping[int, set[str]]) -> None:
         self._move_folders(strays, IN_SIGHT, nobodys_home())
@@ -266,12 +263,10 @@ class _Objects:
                 self.storage.delete(listing_path(each.epoch))
             self._move(each.epoch, each.names, IN_SIGHT, home)
 
-    def show(self, home: str, epochs: Iterable[Listed], *, forget: bool) -> None:
+    def show(self, home: str, epochs: Iterable[Listed]) -> None:
         for each in epochs:
             self._move(each.epoch, each.names, home, IN_SIGHT)
             self.storage.put(listing_path(each.epoch), each.data)
-            if forget:
-                self.storage.delete(_listing_at(each.epoch, home))
 
     def put_away(self, strays: Mapping[int, set[str]]) -> None:
         home = nobodys_home()

@@ -85,7 +85,6 @@ def withdraw(root: str, token: dict[str, Any], owner: Owner) -> None:
             place,
             goal,
             concerns=lambda epoch: _is_in(epoch, [*away, *back]),
-            forget=True,
             sink=owner.sink,
         ).carry_out()
 

@@ -142,6 +142,19 @@ def test_a_backup_that_goes_back_before_it_starts(outputs: Outputs) -> None:
     outputs.run(store, 2)
 
 
+def test_a_backup_from_between_two_restores(outputs: Outputs) -> None:
+    """What it has undone was shown again since."""
+    store = outputs.stores[0]
+    outputs.run(store, 5)
+    outputs.restore(store, 1)
+    outputs.run(store, 1)
+    backup = outputs.backup(store)
+    outputs.restore(store, 4)
+    outputs.run(store, 1)
+    outputs.put_back(store, backup)
+    outputs.run(store, 1)
+
+
 def test_two_restores_of_two_copies_undo_epochs_of_one_number(outputs: Outputs) -> None:
     first, second = _branches(outputs)
     outputs.restore(second, 1)
