@@ -40,6 +40,7 @@ JSON_LINES: dict[bytes, tuple[Any, ...] | None] = {
     b'{"k": "c"},{"k": "d"}': None,
     b'{"k": "c"}]{"k": "d"}': None,
     b'{"k": "c"}, "n": {"a": 1}': None,
+    b'{"k": [1, [2]], "n": 5, "other": [NaN], "x": 6}': ("[1,[2]]", 5, 6),
     b'{"k": "c"}], "n": [{"k": "d"}': None,
     b'{"k": "c"}], "__rl_values": [{"k": "d"}': None,
     b'[{"k": "c"}, {"k": "d"}]': None,

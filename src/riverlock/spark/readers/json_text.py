@@ -36,6 +36,7 @@ BLANK: Final = " \t\r\n"
 # line break ends a comment, if those are allowed.
 _VALUES, _END = "__rl_values", "__rl_end"
 _BEFORE, _AFTER = f'{{"{_VALUES}":', f'\n,"{_END}":1}}'
+_ENDS_LIST: Final = r"\]\s*,"
 # A day as a bare number in quotes is more likely 20260101 than one of the year 57440.
 _STRICT: Final = {"enableDateTimeParsingFallback": "false"}
 
@@ -97,7 +98,15 @@ class JsonText:
 
     def _is_whole(self, text: Column, row: Column) -> Column:
         """Tell whether a text was read to its end."""
-        return F.is_valid_utf8(text) & row[CORRUPT].isNull() & (row[_END] == 1)
+        read = F.is_valid_utf8(text) & row[CORRUPT].isNull() & (row[_END] == 1)
+        return read & self._is_one_value(text)
+
+    def _is_one_value(self, text: Column) -> Column:
+        """Tell whether a text does not end what is put around it by itself."""
+        more = F.concat(F.lit("["), text, F.lit("\n,0]"))
+        values = F.from_json(more, ArrayType(StringType()), self._options)
+        is_one = F.coalesce(F.size(values), F.lit(0)) == 2
+        return F.when(text.rlike(_ENDS_LIST), is_one).otherwise(F.lit(True))  # noqa: FBT003
 
     def _wraps(
         self, kind: DataType, text: Column, around: Column, value: Column
