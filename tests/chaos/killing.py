@@ -238,7 +238,8 @@ def _stay(child: Child, deadline: float) -> None:
     """Let a little time pass in which the driver must not end."""
     code = child.process.poll()
     if code is not None:
-        message = f"ended with {code} before it was killed: {child.tail()}"
+        why = "the input was over" if code == 0 else f"it ended with {code}"
+        message = f"{why} before it was killed: {child.tail()}"
         raise AssertionError(message)
     assert time.monotonic() < deadline, f"no epoch in time: {child.tail()}"
     time.sleep(0.004)

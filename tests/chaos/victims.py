@@ -51,7 +51,8 @@ class FraudVictim:
 
     def __init__(self, root: Path, kills: int) -> None:
         self.store, self._out = root / "store", root / "out"
-        self._rows = 10_000 + 3_000 * kills
+        # A life reads 10,000 at most, and 2,000 on average.
+        self._rows = 20_000 + 3_000 * kills
 
     def command(self, life: Life) -> tuple[str, ...]:
         return (
@@ -91,7 +92,8 @@ class WindowsVictim:
     def __init__(self, root: Path, kills: int, url: str | None = None) -> None:
         self.store, self._out = root / "store", root / "out"
         self._url = url or f"sqlite:///{root.absolute() / 'tables.db'}"
-        self._rows = 5_000 + 1_500 * kills
+        # A life reads 5,000 at most, and 1,300 on average.
+        self._rows = 10_000 + 2_000 * kills
 
     def command(self, life: Life) -> tuple[str, ...]:
         return (
