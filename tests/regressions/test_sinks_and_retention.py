@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -408,13 +410,19 @@ class Pinning(LocalStorage):
         # A round announces itself, and then what it will delete.
         if "/expiring/" in path and self.when == "unannounced" and self.exists(path):
             self._pin()
-        super().put(path, data)
+        with self._pinned_beside(path):
+            super().put(path, data)  # closes a number that a sleeping run may want
 
     def delete(self, path: str) -> None:
+        with self._pinned_beside(path):
+            super().delete(path)
+
+    @contextmanager
+    def _pinned_beside(self, path: str) -> Iterator[None]:
         is_first = path.endswith("epochs/000000000001.json")
         if is_first and self.when == "before":
             self._pin()
-        super().delete(path)
+        yield
         if is_first and self.when == "after":
             self._pin()
 

@@ -46,6 +46,7 @@ EXAMPLES: list[RiverlockError] = [
     errors.UnsupportedFormatError("flow.json", supported=1, found=2),
     errors.CoordinationError("text"),
     errors.FencedError(store="s", run=3, owner="host:1"),
+    errors.ClusterLostError(master="spark://host:7077", epoch=7, seconds=300),
     errors.EpochAbortedError(epoch=7, reason="task", cause="it died"),
     errors.InputChangedError(epoch=7, reason="source", cause="3 rows are 2 now"),
     errors.SinkError("files", epoch=3, what="refused"),
