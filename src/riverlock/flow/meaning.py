@@ -25,7 +25,7 @@ from riverlock.flow.graph import (
     Write,
     upstream,
 )
-from riverlock.flow.value_text import digest_of, name_of, text_of
+from riverlock.flow.value_text import RECIPE, digest_of, name_of, text_of
 from riverlock.sinks.base import PASSING, place_of
 from riverlock.snapshot.records import Meaning
 
@@ -45,7 +45,7 @@ def meanings_of(flow: Flow) -> dict[str, Meaning]:
     """
     words = _Words(flow)
     return {
-        node.uid: words.meaning(node)
+        node.uid: msgspec.structs.replace(words.meaning(node), recipe=RECIPE)
         for node in flow.nodes
         if isinstance(node, Read | EventTime | Keyed)
         or (isinstance(node, Write) and node.sink.kind not in PASSING)

@@ -1,7 +1,7 @@
 """Values of a program as text that is the same in every process.
 
-Also in one of another Python: so code is told by what it names, compares and computes,
-not by its bytes.
+Code is told by what it names, compares and computes, not by its bytes, which depend on
+how the interpreter was built.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import copyreg
 import dis
 import hashlib
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
@@ -23,7 +24,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["digest_of", "name_of", "text_of"]
+__all__ = ["RECIPE", "digest_of", "name_of", "text_of"]
+
+# Texts of one recipe can be compared. The number is that of this module: raise it with
+# every change of what it writes. Compilers of other Pythons may name other steps.
+RECIPE = f"1/{sys.version_info.major}.{sys.version_info.minor}"
 
 _PLAIN = (str, int, float, type(None), Decimal, date, time, timedelta)
 # Spark numbers the columns of a plan anew each time.

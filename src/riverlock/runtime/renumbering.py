@@ -206,7 +206,11 @@ def _is_same(
         *(_likeness(m, now) for u, m in stored.items() if _is_rival(u, uid, known)),
         *(_likeness(was, m) for u, m in meanings.items() if _is_rival(u, uid, known)),
     ]
-    return all(_likeness(was, now) > each for each in rivals)
+    likeness = _likeness(was, now)
+    if was.recipe != now.recipe:
+        # Written by another version: what cannot be told apart is as it was.
+        return all(likeness >= each for each in rivals)
+    return all(likeness > each for each in rivals)
 
 
 def _is_rival(other: str, uid: str, known: Set[str]) -> bool:
@@ -218,6 +222,8 @@ def _likeness(one: Meaning, other: Meaning) -> int:
     """Return how much two have in common; -1 if they do other things."""
     if (one.kind, one.what) != (other.kind, other.what):
         return -1
+    if one.recipe != other.recipe:
+        return int(one.place == other.place)
     pairs = [(m.place, m.digest, m.way) for m in (one, other)]
     return sum(a == b for a, b in zip(*pairs, strict=True))
 

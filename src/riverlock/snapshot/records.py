@@ -245,6 +245,7 @@ class Meaning(Record, frozen=True):
     place: str = ""
     digest: str = ""
     way: str = ""
+    recipe: str = ""  # how the two were made: those of another tell nothing
 
 
 class Manifest(Record, frozen=True):

@@ -391,6 +391,33 @@ def test_epochs_of_older_writers_say_nothing() -> None:
     assert not plan_renumbering(newest, meanings_of(after), after.generated).moved
 
 
+def of_another_version(flow: rl.Flow) -> Manifest:
+    newest = manifest_of(flow)
+    old = {
+        uid: msgspec.structs.replace(m, recipe="0/3.9", digest="other", way="other")
+        for uid, m in newest.meanings.items()
+    }
+    return msgspec.structs.replace(newest, meanings=old)
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_another_version_of_python_or_of_ours_stops_no_flow(
+    pair: tuple[Step, Step],
+) -> None:
+    newest, after = of_another_version(flow_of(*pair)), flow_of(*pair)
+
+    assert not plan_renumbering(newest, meanings_of(after), after.generated).moved
+
+
+def test_places_are_compared_whatever_version_wrote_them() -> None:
+    first, second = PAIRS["directories"]
+    newest, after = of_another_version(flow_of(first, second)), flow_of(second, first)
+
+    found = plan_renumbering(newest, meanings_of(after), after.generated)
+
+    assert uids(found) == ["files-1", "files-2"]
+
+
 def test_a_table_is_named_by_its_sink() -> None:
     first, second = PAIRS["whole tables"]
 
