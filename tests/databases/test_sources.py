@@ -28,7 +28,7 @@ from riverlock.core.errors import (
     SourceError,
     SourceUnavailableError,
 )
-from riverlock.runtime.columns import SEQ
+from riverlock.core.hidden_columns import SEQ
 from riverlock.spark.readers.sql import reader as module
 from riverlock.spark.readers.sql.reader import SqlReader
 from riverlock.spark.readers.sql.settling import Settling

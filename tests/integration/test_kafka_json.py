@@ -18,8 +18,8 @@ from tests.integration.test_file_rows import JSON_LINES, VALUES, WIDE
 
 import riverlock as rl
 from riverlock.core.errors import SourceError
+from riverlock.core.hidden_columns import SEQ
 from riverlock.kafka.columns import COLUMNS
-from riverlock.runtime.columns import SEQ
 from riverlock.spark.readers.kafka import KafkaReader
 from riverlock.spark.structs import struct_of
 

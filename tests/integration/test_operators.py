@@ -20,7 +20,7 @@ from riverlock.core.errors import (
     UndeclaredStateError,
     UserCodeError,
 )
-from riverlock.runtime.columns import SEQ
+from riverlock.core.hidden_columns import SEQ
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.reader import operator_of, read_entries, read_variable
 from riverlock.snapshot.verify import verify

@@ -27,8 +27,8 @@ from tests.integration.sql_queries import (
 )
 
 import riverlock as rl
+from riverlock.core.hidden_columns import HIDDEN, SEQ, TIME
 from riverlock.flow.graph import Relational
-from riverlock.runtime.columns import HIDDEN, SEQ, TIME
 from riverlock.spark.static import join_static
 
 pytestmark = pytest.mark.spark

@@ -31,9 +31,9 @@ from tests.integration.sql_queries import (
 from tests.property.prepared import PreparedOperator
 
 import riverlock as rl
+from riverlock.core.hidden_columns import ALL, GROUP, SEQ
 from riverlock.core.times import END_US
-from riverlock.flow.unkeyed import ALL, ALL_RECORDS
-from riverlock.runtime.columns import GROUP, SEQ
+from riverlock.flow.unkeyed import ALL_RECORDS
 from riverlock.snapshot.records import InputRange
 from riverlock.spark.compile import CompiledFlow, KeyedStage, compile_flow
 from riverlock.spark.frames import Frames

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
-from riverlock.flow.windows import GAP
+from riverlock.core.hidden_columns import GAP
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.verify import verify
 from riverlock.spark.gaps import with_gap

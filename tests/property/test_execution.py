@@ -10,9 +10,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from riverlock.core.hidden_columns import GROUP, SEQ
 from riverlock.core.types import schema_of
 from riverlock.flow.process import Process, SideOutput
-from riverlock.runtime.columns import GROUP, SEQ
 from riverlock.runtime.execution import Execution
 from riverlock.runtime.inputs import keyed_input
 from riverlock.runtime.program import MAIN, EpochInfo, OperatorProgram

@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from riverlock.core.errors import StateTypeError
+from riverlock.core.hidden_columns import GROUP, SEQ, TIME
 from riverlock.core.types import Field, Schema, Type, schema_of
 from riverlock.flow.operators import Aggregate
 from riverlock.flow.partial import Merge, PartialAggregate
-from riverlock.runtime.columns import GROUP, SEQ, TIME
 from riverlock.runtime.execution import Execution
 from riverlock.runtime.folding import Folding, fold
 from riverlock.runtime.inputs import KeyedInput, keyed_input

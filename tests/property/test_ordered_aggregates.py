@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.property.arrivals import DELAY, Row, arrivals, cuts
 from tests.property.prepared import PreparedOperator
 
+from riverlock.core.hidden_columns import GROUP, ROWS, SEQ, TIME, WINDOW
 from riverlock.core.times import END_US, duration_us, micros
 from riverlock.core.types import Schema, Type, schema_of, type_of
 from riverlock.flow.contents import Aggregates
@@ -22,7 +23,6 @@ from riverlock.flow.partial import Merge, PartialAggregate, columns_of
 from riverlock.flow.sessions import Sessions
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.windows import SessionWindows, TimeWindows
-from riverlock.runtime.columns import GROUP, ROWS, SEQ, TIME, WINDOW
 from riverlock.runtime.program import MAIN, OperatorProgram
 
 LONG, LIST = Type("long"), type_of("array<bigint>")

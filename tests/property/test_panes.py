@@ -17,12 +17,12 @@ from tests.property import test_windows as windows
 from tests.property.test_working_copy import World
 from tests.unit.runtime.tasks import RowStager, Tasks
 
+from riverlock.core.hidden_columns import TIME
 from riverlock.core.types import Schema, Type, schema_of
 from riverlock.flow.partial import Merge, PartialAggregate
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.windows import TimeWindows
 from riverlock.runtime import layers, panes, tail
-from riverlock.runtime.columns import TIME
 from riverlock.runtime.program import MAIN, UPDATES, EpochInfo, OperatorProgram
 from riverlock.runtime.redo import Redo
 from riverlock.runtime.task import KeyedEpoch, KeyedTask, Targets

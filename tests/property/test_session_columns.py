@@ -17,13 +17,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from riverlock.core.errors import StateTypeError
+from riverlock.core.hidden_columns import GAP as GAP_COLUMN
 from riverlock.core.times import END_US, from_micros
 from riverlock.core.types import Field, Schema, Type, schema_of, type_of
 from riverlock.flow.contents import Aggregates
 from riverlock.flow.partial import Merge, PartialAggregate
 from riverlock.flow.sessions import Sessions
 from riverlock.flow.sketches import Percentiles
-from riverlock.flow.windows import GAP as GAP_COLUMN
 from riverlock.flow.windows import SessionWindows
 from riverlock.runtime import operator
 from riverlock.runtime.sessioning import merge_sessions

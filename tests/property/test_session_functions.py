@@ -14,13 +14,13 @@ from riverlock.core.errors import (
     InvalidFlowError,
     UserCodeError,
 )
+from riverlock.core.hidden_columns import GAP as GAP_COLUMN
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import schema_of
 from riverlock.flow.contents import Content, Fold, Kept
 from riverlock.flow.gathering import Gathering
 from riverlock.flow.sessions import Sessions
 from riverlock.flow.triggers import Trigger
-from riverlock.flow.windows import GAP as GAP_COLUMN
 from riverlock.flow.windows import SessionWindows
 from riverlock.testing import harness, run_local
 from riverlock.testing.harness import Harness

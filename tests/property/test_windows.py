@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from riverlock.core.hidden_columns import GROUP, ROWS, SEQ, TIME, WINDOW
 from riverlock.core.times import END_US
 from riverlock.core.types import Schema, Type, schema_of
 from riverlock.flow.aggregator import Aggregator, NamedAggregator
 from riverlock.flow.partial import Merge, PartialAggregate
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.windows import TimeWindows
-from riverlock.runtime.columns import GROUP, ROWS, SEQ, TIME, WINDOW
 from riverlock.runtime.program import MAIN, UPDATES, EpochInfo, OperatorProgram
 from riverlock.runtime.redo import Redo
 from riverlock.runtime.windowing import WindowRun

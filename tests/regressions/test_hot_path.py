@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from tests.unit.runtime.tasks import GROUPS, KEYS, Tasks
 
+from riverlock.core.hidden_columns import GROUP, SEQ
 from riverlock.core.types import schema_of
 from riverlock.flow.process import Process
 from riverlock.runtime import working_copy
-from riverlock.runtime.columns import GROUP, SEQ
 from riverlock.runtime.inputs import keyed_input
 from riverlock.runtime.program import OperatorProgram
 from riverlock.runtime.redo import forget_recent

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import riverlock as rl
+from riverlock.core.hidden_columns import SEQ, TIME
 from riverlock.flow.graph import declared_behind_keyed
-from riverlock.runtime.columns import SEQ, TIME
 from riverlock.runtime.event_times import greatest_times
 from riverlock.runtime.task import Staging, Targets
 from riverlock.sinks.stager import StagePoint
@@ -196,8 +196,8 @@ def test_landed_rows_keep_the_order_of_their_segments(
 ) -> None:
     import pyarrow as pa
 
+    from riverlock.core.hidden_columns import SEQ
     from riverlock.flow.graph import Read
-    from riverlock.runtime.columns import SEQ
     from riverlock.sinks.stager import StagePoint
     from riverlock.sinks.stagers import TableStager
     from riverlock.snapshot.channel import Channel, Segment

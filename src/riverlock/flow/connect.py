@@ -25,6 +25,7 @@ __all__ = [
     "LEFT_ROW",
     "RIGHT_ROW",
     "ConnectedStreams",
+    "LooksUp",
     "TwoInputProcess",
     "check_same_keys",
     "packed_columns",
@@ -56,6 +57,10 @@ class TwoInputProcess(Process):
         if record._rl_is_right:
             return self.on_right(record, ctx)
         return self.on_left(record, ctx)
+
+
+class LooksUp(TwoInputProcess):
+    """Marks operators that only look up right rows, whose times do not matter."""
 
 
 class ConnectedStreams:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.hidden_columns import GAP
 from riverlock.core.record import record_maker
 from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of
 from riverlock.flow.operators import UPDATES, results_of
 from riverlock.flow.partial import PythonAggregate, columns_of, merger, merges_of
 from riverlock.flow.window_aggregate import check_output
-from riverlock.flow.windows import GAP
 from riverlock.state.codec import codec_of
 from riverlock.state.spec import Map, StateSpec
 

@@ -14,7 +14,7 @@ import msgspec
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import END_US, duration_us, from_micros
 from riverlock.core.types import Field, Schema, Type
-from riverlock.flow.connect import LEFT_ROW, RIGHT_ROW, TwoInputProcess
+from riverlock.flow.connect import LEFT_ROW, RIGHT_ROW, LooksUp, TwoInputProcess
 from riverlock.flow.operators import LATE, BuiltIn, bind
 from riverlock.flow.process import Process, SideOutput
 from riverlock.state.spec import Map, StateSpec, Value
@@ -116,7 +116,7 @@ def struct_of(columns: Schema) -> Type:
     return Type("struct", fields=columns.fields)
 
 
-class Lookup(Join):
+class Lookup(Join, LooksUp):
     """Enriches left records at once with the latest right record of their key.
 
     State is one row per key: a record costs one look-up.

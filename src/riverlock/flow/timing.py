@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.times import duration
+from riverlock.flow.connect import LooksUp
 from riverlock.flow.graph import (
     Connect,
     EventTime,
@@ -17,7 +18,6 @@ from riverlock.flow.graph import (
     event_times_of,
     inputs_of,
 )
-from riverlock.flow.joins import Lookup
 
 if TYPE_CHECKING:
     from riverlock.core.types import Schema
@@ -100,7 +100,7 @@ def _untimed(node: Node) -> Node | None:
         return None
     if isinstance(node, Keyed) and isinstance(node.input, Connect):
         left, right = map(_untimed, (node.input.left, node.input.right))
-        return left if isinstance(node.process, Lookup) or right else None
+        return left if isinstance(node.process, LooksUp) or right else None
     inputs = (node.input,) if isinstance(node, Keyed) else inputs_of(node)
     found = map(_untimed, inputs)
     return next((each for each in found if each is not None), None)

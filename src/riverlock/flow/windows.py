@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 __all__ = [
-    "GAP",
     "TIMED",
     "CountWindows",
     "GlobalWindow",
@@ -30,9 +29,6 @@ __all__ = [
     "sliding",
     "tumbling",
 ]
-
-# The hidden column of the gap after a record, in microseconds, where gaps differ.
-GAP = "__rl_gap"
 
 
 @dataclass(frozen=True, kw_only=True)

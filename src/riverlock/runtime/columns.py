@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from riverlock.core.arrow_values import FarValues, far_in, python_values
+from riverlock.core.hidden_columns import TIME
 from riverlock.core.record import Record, record_class
-from riverlock.flow.unkeyed import ALL
-from riverlock.flow.windows import GAP
 from riverlock.state.codec import codec_of
 
 if TYPE_CHECKING:
@@ -21,17 +20,6 @@ if TYPE_CHECKING:
     from riverlock.core.types import Schema, Type
 
 __all__ = [
-    "BRANCH",
-    "GROUP",
-    "INPUT",
-    "MARK",
-    "PART",
-    "ROWS",
-    "SEQ",
-    "SIDE",
-    "SOURCE",
-    "TIME",
-    "WINDOW",
     "Records",
     "column_values",
     "emitted_table",
@@ -39,23 +27,6 @@ __all__ = [
     "records",
     "rows_table",
 ]
-
-# Hidden columns that travel with every stream.
-SEQ = "__rl_seq"  # position in the input: fixes the order of a key's records
-TIME = "__rl_time"  # event time in microseconds
-MARK = "__rl_mark"  # until when all rows are there, if not their times say it
-PART = "__rl_part"  # partition of the input, if its watermark is kept per partition
-SOURCE = "__rl_source"  # which event_time declaration the record came through
-GROUP = "__rl_group"  # key group
-BRANCH = "__rl_branch"  # which input of a union: decides between equal positions
-SIDE = "__rl_side"  # of a two-input operator: 0 right, 1 left; comes before SEQ
-INPUT = "__rl_input"  # 0 event, 1 broadcast, 2 initial state
-WINDOW = "__rl_window"  # end of the pane that a row is in, in microseconds
-ROWS = "__rl_rows"  # how many rows of the input a partial row stands for
-HIDDEN = (
-    *(SEQ, TIME, MARK, PART, SOURCE, BRANCH, SIDE, GROUP, INPUT, WINDOW, ROWS),
-    *(ALL, GAP),
-)
 
 _NESTED = ("array", "map", "struct")
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.runtime.columns import PART, SOURCE, TIME
+from riverlock.core.hidden_columns import PART, SOURCE, TIME
 
 if TYPE_CHECKING:
     from riverlock.runtime.program import OperatorProgram

@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from riverlock.core.arrow_values import FarValue, far_in, first_far, python_values
 from riverlock.core.errors import TimeRangeError
+from riverlock.core.hidden_columns import HIDDEN, SIDE
 from riverlock.flow.contents import Aggregates
 from riverlock.flow.operators import Aggregate
 from riverlock.runtime.boundary import shown
-from riverlock.runtime.columns import HIDDEN, SIDE, records
+from riverlock.runtime.columns import records
 from riverlock.runtime.sides import SidedRecords
 
 if TYPE_CHECKING:

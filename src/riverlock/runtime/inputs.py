@@ -15,20 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riverlock.core.hidden_columns import BRANCH, GROUP, INPUT, SEQ, SIDE, TIME
 from riverlock.core.record import Record
 from riverlock.core.types import Schema, Type
-from riverlock.runtime.columns import (
-    BRANCH,
-    GROUP,
-    INPUT,
-    SEQ,
-    SIDE,
-    TIME,
-    Records,
-    column_values,
-    first_places,
-    records,
-)
+from riverlock.runtime.columns import Records, column_values, first_places, records
 from riverlock.runtime.sides import SidedRecords
 from riverlock.state.codec import codec_of
 from riverlock.state.key_columns import id_column, sorted_places

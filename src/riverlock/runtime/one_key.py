@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.core.errors import InvalidConfigError
-from riverlock.runtime.columns import GROUP
+from riverlock.core.hidden_columns import GROUP
 from riverlock.runtime.inputs import key_values
 from riverlock.state.keys import key_bytes, key_group, with_group
 from riverlock.state.layout import StateLayout

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from riverlock.coordinator.watermarks import first_open_us
+from riverlock.core.hidden_columns import GAP, TIME
 from riverlock.core.times import END_US
 from riverlock.flow.contents import Aggregates
 from riverlock.flow.operators import LATE, Aggregate, BuiltIn
@@ -17,10 +18,9 @@ from riverlock.flow.sessions import Sessions
 from riverlock.flow.triggered import Triggered
 from riverlock.flow.window_aggregate import WindowAggregate
 from riverlock.flow.window_functions import WindowFunction
-from riverlock.flow.windows import GAP, GlobalWindow, SessionWindows
+from riverlock.flow.windows import GlobalWindow, SessionWindows
 from riverlock.runtime.boundary import aggregator_errors
 from riverlock.runtime.collecting import folded
-from riverlock.runtime.columns import TIME
 from riverlock.runtime.execution import Execution
 from riverlock.runtime.far_times import DeadLetter, without_far_keys
 from riverlock.runtime.folding import Folding, fold

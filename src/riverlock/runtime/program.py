@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from riverlock.core.hidden_columns import TIME
 from riverlock.flow.operators import UPDATES
 from riverlock.flow.params import params_of
-from riverlock.runtime.columns import TIME
 from riverlock.state.layout import StateLayout
 from riverlock.state.spec import specs_of
 

@@ -19,14 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.coordinator.watermarks import first_open_us
+from riverlock.core.hidden_columns import GAP, TIME
 from riverlock.core.times import END_US
 from riverlock.flow.aggregator import NamedAggregator
 from riverlock.flow.contents import Aggregates
 from riverlock.flow.operators import GONE, results_of
 from riverlock.flow.partial import merges_of
 from riverlock.flow.sessions import Sessions
-from riverlock.flow.windows import GAP
-from riverlock.runtime.columns import TIME
 from riverlock.runtime.merging import state_array
 from riverlock.runtime.pairing import Column
 from riverlock.runtime.program import MAIN

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riverlock.core.hidden_columns import SIDE
 from riverlock.core.types import Schema
 from riverlock.flow.connect import LEFT_ROW, RIGHT_ROW
-from riverlock.runtime.columns import SIDE, Records, records
+from riverlock.runtime.columns import Records, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

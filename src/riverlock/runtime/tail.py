@@ -14,13 +14,12 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import merge
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.runtime.layers import DELETED, Layer, Layers
-from riverlock.runtime.panes import Panes
 from riverlock.runtime.redo import Redo, read_redo, write_redo
 from riverlock.state.key_columns import sorted_places
 from riverlock.state.store import Changes, Rows, StateReader, Version
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Tail", "TailReader", "tail_at"]
+__all__ = ["Memory", "Tail", "TailReader", "tail_at"]
 
 # More than these is flushed; up to twice as many rows, since the same keys may be in
 # several layers. A file costs a restarted worker a few milliseconds.
@@ -44,6 +43,26 @@ _NEVER = -(1 << 63)
 _MAX_TAILS = 8
 
 
+class Memory(Protocol):
+    """What an operator remembers of a working copy, from version to version.
+
+    Made without arguments. It belongs to the operator; the copy only says where it is.
+    """
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is remembered."""
+
+    def be_at(self, version: Version | None) -> None:
+        """Be of a version: what is known of any other one is dropped."""
+
+    def follow(self, layer: Layer, before: Version, after: Version) -> None:
+        """Take the changes that lead from one version to the next."""
+
+
+M = TypeVar("M", bound=Memory)
+
+
 class Tail:
     """Changes since the version of an LMDB file."""
 
@@ -51,7 +70,9 @@ class Tail:
         """Name the folder of its files; nothing is read yet."""
         self._folder = folder
         self.layers = Layers()
-        self.panes = Panes()
+        self._memories: dict[type[Any], Memory] = {}
+        # The version that a task reads, and that memories are of.
+        self._at: Version | None = None
         self._start: Version | None = None
         # What the files in memory lead to.
         self._end: Version | None = None
@@ -72,6 +93,24 @@ class Tail:
     def is_empty(self) -> bool:
         """Whether nothing waits."""
         return not self.layers.size
+
+    @property
+    def remembers(self) -> bool:
+        """Whether an operator remembers anything of the version that is read."""
+        return not all(memory.is_empty for memory in self._memories.values())
+
+    def be_at(self, version: Version | None) -> None:
+        """Say which version is read: what is remembered of others is dropped."""
+        self._at = version
+        for memory in self._memories.values():
+            memory.be_at(version)
+
+    def memory(self, kind: type[M]) -> M:
+        """Return what an operator remembers of the version that is read."""
+        if kind not in self._memories:
+            self._memories[kind] = kind()
+            self._memories[kind].be_at(self._at)
+        return cast("M", self._memories[kind])
 
     def follow(
         self, start: Version, until: int, token_of: Callable[[int], str | None]
@@ -166,7 +205,8 @@ class Tail:
     def _take(self, redo: Redo, version: Version, path: Path) -> None:
         self.layers.push(redo.layer)
         assert self._end
-        self.panes.follow(redo.layer, self._end, version)
+        for memory in self._memories.values():
+            memory.follow(redo.layer, self._end, version)
         self._end = version
         self._files += 1
         with suppress(OSError):
@@ -202,9 +242,12 @@ class TailReader:
     def __init__(self, reader: StateReader, tail: Tail) -> None:
         """Read ``tail`` first; it does not change while a task runs."""
         self._reader, self._layers, self._tail = reader, tail.layers, tail
-        self.panes = tail.panes
         self.last, self.due_timers = reader.last, reader.due_timers
         self.first_timer = reader.first_timer
+
+    def memory(self, kind: type[M]) -> M:
+        """Return what an operator remembers of this version."""
+        return self._tail.memory(kind)
 
     def get(self, entry_id: bytes) -> bytes | None:
         """Return the payload of an entry."""

@@ -23,15 +23,10 @@ from riverlock.coordinator.votes import OperatorVote, Vote
 from riverlock.core import faults
 from riverlock.core.errors import RiverlockError, StateCorruptedError, StorageError
 from riverlock.core.garbage import without_gc
+from riverlock.core.hidden_columns import HIDDEN, SEQ
 from riverlock.core.types import schema_of
 from riverlock.runtime.boundary import user_error
-from riverlock.runtime.columns import (
-    HIDDEN,
-    SEQ,
-    RowError,
-    rows_table,
-    sequence,
-)
+from riverlock.runtime.columns import RowError, rows_table, sequence
 from riverlock.runtime.event_times import greatest_times, partition_times
 from riverlock.runtime.folding import Folding
 from riverlock.runtime.operator import Done, run_operator

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.coordinator.watermarks import first_open_us
+from riverlock.core.hidden_columns import GROUP, ROWS, TIME, WINDOW
 from riverlock.core.times import END_US, START_US
 from riverlock.core.types import Field, Schema, Type
 from riverlock.flow.window_aggregate import LONG_KEY, WindowAggregate
 from riverlock.runtime.boundary import aggregator_errors
 from riverlock.runtime.collecting import folded
-from riverlock.runtime.columns import GROUP, ROWS, TIME, WINDOW
 from riverlock.runtime.far_times import refuse_far
 from riverlock.runtime.inputs import distinct_codes, in_position, key_values
 from riverlock.runtime.merging import (
@@ -136,7 +136,9 @@ class WindowRun:
         self._program, self._process = program, program.process
         self._layout, self._reader, self._info = layout, reader, info
         self._window: TimeWindows = program.process.window
-        self._memory = reader.panes if isinstance(reader, TailReader) else Panes()
+        self._memory = (
+            reader.memory(Panes) if isinstance(reader, TailReader) else Panes()
+        )
         # Instants that are not over: a window is, if it ends until then.
         self._reached = first_open_us(info.watermark_us)
         self._before_us = first_open_us(info.previous_us)

@@ -101,8 +101,8 @@ class WorkingCopy:
                     self.store.purge(base.now_us, _PURGE_PER_EPOCH)
                 reader = stack.enter_context(self.store.read())
             tail = self._tail
-            tail.panes.be_at(base.version(layout))
-            is_plain = tail.is_empty and tail.panes.is_empty
+            tail.be_at(base.version(layout))
+            is_plain = tail.is_empty and not tail.remembers
             yield reader if is_plain else TailReader(reader, tail)
 
     def throw_away(self) -> None:
@@ -113,7 +113,7 @@ class WorkingCopy:
     def _clear(self) -> None:
         self.store.clear()
         self._tail.clear()
-        self._tail.panes.be_at(None)
+        self._tail.be_at(None)
 
     def bring_to(self, base: Baseline, layout: StateLayout, storage: Storage) -> None:
         """Make the store hold exactly the baseline.

@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.hidden_columns import MARK, PART, ROWS, SEQ, SOURCE, TIME, WINDOW
 from riverlock.core.types import Type, type_of
 from riverlock.flow.aggregator import Aggregator
 from riverlock.flow.partial import Merge, PartialAggregate, PythonAggregate
 from riverlock.flow.windows import TimeWindows
-from riverlock.runtime.columns import MARK, PART, ROWS, SEQ, SOURCE, TIME, WINDOW
 from riverlock.spark.clock import at_time, has_clock
 from riverlock.spark.frames import as_column, hidden_columns, pane_end
 from riverlock.spark.splits import split_aggregator, split_expression

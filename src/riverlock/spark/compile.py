@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 
 from riverlock.coordinator.plan import OperatorPlan
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.hidden_columns import GAP, MARK, TIME
 from riverlock.core.types import Field, Schema, Type, schema_of
 from riverlock.flow.aggregator import Aggregator
 from riverlock.flow.contents import Aggregates
@@ -41,8 +42,7 @@ from riverlock.flow.operators import Aggregate, BuiltIn
 from riverlock.flow.process import check_process, overrides, side_outputs
 from riverlock.flow.unkeyed import ALL_RECORDS
 from riverlock.flow.window_aggregate import WindowAggregate
-from riverlock.flow.windows import GAP, TIMED, TimeWindows
-from riverlock.runtime.columns import MARK, TIME
+from riverlock.flow.windows import TIMED, TimeWindows
 from riverlock.runtime.inlining import source_of
 from riverlock.runtime.input_columns import plan_inputs
 from riverlock.runtime.program import (

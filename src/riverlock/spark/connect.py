@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.hidden_columns import HIDDEN, SIDE
 from riverlock.core.types import schema_of
 from riverlock.flow.connect import LEFT_ROW, RIGHT_ROW, check_same_keys
-from riverlock.runtime.columns import HIDDEN, SIDE
 from riverlock.runtime.sides import LEFT, RIGHT
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from riverlock.core.errors import (
     InvalidFlowError,
     RiverlockError,
 )
+from riverlock.core.hidden_columns import ALL, BRANCH, GROUP, INPUT, SEQ
 from riverlock.flow.graph import declared_behind_keyed
-from riverlock.flow.unkeyed import ALL, ALL_RECORDS
+from riverlock.flow.unkeyed import ALL_RECORDS
 from riverlock.runtime.baseline import Baseline
-from riverlock.runtime.columns import BRANCH, GROUP, INPUT, SEQ
 from riverlock.runtime.inputs import (
     BROADCAST_ROW,
     BROADCASTS,

@@ -18,6 +18,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from riverlock.core.errors import DefinitionError, InvalidFlowError
+from riverlock.core.hidden_columns import (
+    BRANCH,
+    GAP,
+    HIDDEN,
+    MARK,
+    PART,
+    SEQ,
+    SOURCE,
+    TIME,
+)
 from riverlock.core.times import END_US, START_US
 from riverlock.core.types import Field, Schema, schema_of
 from riverlock.flow.graph import (
@@ -32,8 +42,7 @@ from riverlock.flow.graph import (
     RowWise,
     Union,
 )
-from riverlock.flow.windows import GAP, SessionWindows, TimeWindows
-from riverlock.runtime.columns import BRANCH, HIDDEN, MARK, PART, SEQ, SOURCE, TIME
+from riverlock.flow.windows import SessionWindows, TimeWindows
 from riverlock.spark.connect import connected
 from riverlock.spark.gaps import with_gap
 from riverlock.spark.literals import check_literals

@@ -14,7 +14,8 @@ from pyspark.sql.types import (
 )
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.flow.windows import GAP, SessionWindows
+from riverlock.core.hidden_columns import GAP
+from riverlock.flow.windows import SessionWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

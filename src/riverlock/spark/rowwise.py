@@ -9,16 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from riverlock.core.hidden_columns import HIDDEN
 from riverlock.core.types import Schema, schema_of
 from riverlock.runtime.boundary import shown, user_error, user_line
-from riverlock.runtime.columns import (
-    HIDDEN,
-    RowError,
-    as_tuple,
-    freezer,
-    records,
-    rows_table,
-)
+from riverlock.runtime.columns import RowError, as_tuple, freezer, records, rows_table
 from riverlock.runtime.program import DEAD, DEAD_SCHEMA, MAIN
 from riverlock.spark.remote import RemoteError
 from riverlock.spark.structs import struct_of

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.hidden_columns import SEQ, TIME
 from riverlock.core.types import INTEGERS, Type, type_of
 from riverlock.flow.aggregator import named_aggregator
 from riverlock.flow.sketches import DistinctCount, Percentiles
-from riverlock.runtime.columns import SEQ, TIME
 from riverlock.spark.frames import visible
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.runtime.columns import HIDDEN
+from riverlock.core.hidden_columns import HIDDEN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

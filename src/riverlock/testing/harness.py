@@ -23,12 +23,13 @@ import pyarrow.compute as pc
 
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidConfigError
+from riverlock.core.hidden_columns import ALL, GROUP, INPUT, SEQ, TIME
 from riverlock.core.times import duration_us, from_micros, micros
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
 from riverlock.flow.operators import BuiltIn
 from riverlock.flow.process import check_process, side_outputs
-from riverlock.flow.unkeyed import ALL, ALL_RECORDS
-from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, rows_table
+from riverlock.flow.unkeyed import ALL_RECORDS
+from riverlock.runtime.columns import rows_table
 from riverlock.runtime.folding import Folding
 from riverlock.runtime.inlining import source_of
 from riverlock.runtime.inputs import (

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.core.errors import InvalidConfigError
+from riverlock.core.hidden_columns import SIDE, TIME
 from riverlock.flow.connect import LEFT_ROW, RIGHT_ROW, packed_columns
-from riverlock.runtime.columns import SIDE, TIME, as_tuple
+from riverlock.runtime.columns import as_tuple
 from riverlock.runtime.sides import LEFT, RIGHT
 
 if TYPE_CHECKING:

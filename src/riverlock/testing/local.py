@@ -19,6 +19,7 @@ import pyarrow as pa
 from riverlock.coordinator.watermarks import advanced, operator_watermark
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
+from riverlock.core.hidden_columns import TIME
 from riverlock.core.times import from_micros, micros
 from riverlock.flow.ending import is_bounded
 from riverlock.flow.graph import (
@@ -36,7 +37,7 @@ from riverlock.flow.graph import (
     upstream,
 )
 from riverlock.flow.windows import SessionWindows
-from riverlock.runtime.columns import TIME, records, rows_table
+from riverlock.runtime.columns import records, rows_table
 from riverlock.runtime.operator import late_rows_of
 from riverlock.runtime.program import UPDATES
 from riverlock.runtime.watermarks import at_the_end, declared_marks, moved_along

@@ -19,8 +19,8 @@ import msgspec
 
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import EpochAbortedError, SourceUnavailableError
+from riverlock.core.hidden_columns import SEQ
 from riverlock.flow.graph import Read
-from riverlock.runtime.columns import SEQ
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.local import LocalStorage
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from riverlock.coordinator.votes import Vote
+from riverlock.core.hidden_columns import GROUP, SEQ
 from riverlock.core.types import schema_of
 from riverlock.flow.process import Process
 from riverlock.runtime.baseline import Baseline
-from riverlock.runtime.columns import GROUP, SEQ
 from riverlock.runtime.program import MAIN, EpochInfo, OperatorProgram
 from riverlock.runtime.task import (
     KeyedEpoch,

@@ -15,8 +15,8 @@ import riverlock as rl
 from riverlock.coordinator.watermarks import advanced, slowest
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.hidden_columns import MARK, PART, TIME
 from riverlock.flow.graph import EventTime, Read
-from riverlock.runtime.columns import MARK, PART, TIME
 from riverlock.runtime.event_times import MAX_PARTITIONS, partition_times
 from riverlock.runtime.watermarks import declared_marks
 from riverlock.snapshot.records import PartitionTime, Watermark

@@ -25,6 +25,7 @@ from riverlock.coordinator.plan import RegionPlan
 from riverlock.coordinator.restart import NoRestart
 from riverlock.coordinator.votes import Vote
 from riverlock.core.clock import ManualClock
+from riverlock.core.hidden_columns import GROUP, INPUT, SEQ, TIME
 from riverlock.core.times import micros
 from riverlock.core.types import Schema, schema_of
 from riverlock.flow.graph import EventTime, Keyed, Output, Read, operator_times
@@ -32,7 +33,7 @@ from riverlock.flow.operators import BuiltIn
 from riverlock.flow.process import check_process, side_outputs
 from riverlock.runtime.admission import Admission
 from riverlock.runtime.cleaner import Cleaner
-from riverlock.runtime.columns import GROUP, INPUT, SEQ, TIME, rows_table
+from riverlock.runtime.columns import rows_table
 from riverlock.runtime.driver import RegionDriver
 from riverlock.runtime.inputs import EVENTS, INITIAL_ROW, INITIALS
 from riverlock.runtime.ownership import Heartbeat

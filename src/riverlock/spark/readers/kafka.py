@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from riverlock.core.errors import RiverlockError, SourceError
+from riverlock.core.hidden_columns import SEQ
 from riverlock.core.times import micros
 from riverlock.kafka.columns import COLUMNS
 from riverlock.kafka.records import RecordReader, Span
 from riverlock.kafka.topics import Topics, key_of, place_of
-from riverlock.runtime.columns import SEQ
 from riverlock.spark.readers.decoding import BODY as _BODY
 from riverlock.spark.readers.decoding import CORRUPT as _CORRUPT
 from riverlock.spark.readers.decoding import decoding_of

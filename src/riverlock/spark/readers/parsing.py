@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from riverlock.runtime.columns import SEQ
+from riverlock.core.hidden_columns import SEQ
 from riverlock.spark.readers.json_text import BLANK, CORRUPT, JsonText
 from riverlock.spark.readers.narrow import misfit, narrowed, wide
 from riverlock.spark.structs import struct_of

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from pyspark.sql import functions as F
 
 from riverlock.core.errors import InvalidConfigError
-from riverlock.runtime.columns import SEQ
+from riverlock.core.hidden_columns import SEQ
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

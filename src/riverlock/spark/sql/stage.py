@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.runtime.columns import HIDDEN
+from riverlock.core.hidden_columns import HIDDEN
 from riverlock.spark.sql.refusals import refused
 from riverlock.spark.sql.tree import Trees, children, kind, sequence
 

@@ -13,7 +13,7 @@ from riverlock.core.errors import (
     SourceError,
     SourceUnavailableError,
 )
-from riverlock.runtime.columns import SEQ
+from riverlock.core.hidden_columns import SEQ
 from riverlock.spark.readers.sql.columns import Selection, select
 from riverlock.spark.readers.sql.database import VALUE, Database
 from riverlock.spark.readers.sql.rows import Piece, PieceReader, between, changed

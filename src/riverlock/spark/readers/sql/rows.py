@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from riverlock.core.errors import InputChangedError, SourceError
-from riverlock.runtime.columns import SEQ
+from riverlock.core.hidden_columns import SEQ
 from riverlock.spark.readers.sql.database import VALUE, Database
 from riverlock.spark.readers.sql.values import decoded
 
