@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import save, show
-from riverlock.kafka.records import SETTINGS
+from riverlock.connectors.kafka.ranges import SETTINGS
 
 TOPIC = "numbers"
 EPOCHS = 4  # of a round through the topic

@@ -119,8 +119,8 @@ def _bare_loop(share: tuple[int, int]) -> list[float]:
     import numpy as np
     import pyarrow as pa
 
-    from riverlock.core.record import record_class
     from riverlock.core.types import schema_of
+    from riverlock.core.values.record import record_class
 
     keys, rows = share
     chance = np.random.default_rng(7)

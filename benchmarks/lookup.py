@@ -19,17 +19,17 @@ import numpy as np
 import pyarrow as pa
 
 from riverlock.core.types import schema_of
-from riverlock.query.store import Store
+from riverlock.query.opened_store import Store
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.files import write_state_file
-from riverlock.snapshot.records import (
+from riverlock.snapshot.format.records import (
     FORMAT,
     Manifest,
     OperatorState,
     StateFile,
     Variable,
 )
-from riverlock.state.key_columns import id_column
+from riverlock.snapshot.format.state_files import write_state_file
+from riverlock.state.columns.key_columns import id_column
 from riverlock.state.keys import group_range, key_group
 from riverlock.state.layout import arrow_schema
 from riverlock.storage import LocalStorage

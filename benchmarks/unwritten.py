@@ -13,11 +13,11 @@ from pyspark import daemon
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from riverlock.snapshot.records import StateFile
+    from riverlock.snapshot.format.records import StateFile
 
 
 def pretend(storage: Any, path: str, table: pa.Table, **record: Any) -> StateFile:
-    from riverlock.snapshot.records import StateFile
+    from riverlock.snapshot.format.records import StateFile
 
     return StateFile(
         path=path,
@@ -35,7 +35,7 @@ _work = daemon.worker
 
 
 def worker(*arguments: Any) -> int:
-    from riverlock.runtime import task
+    from riverlock.worker import task
 
     vars(task)["write_state_file"] = pretend
     return _work(*arguments)

@@ -77,6 +77,6 @@ def closed_copies() -> Iterator[None]:
     yield
     import sys
 
-    module = sys.modules.get("riverlock.state.lmdb_store")
+    module = sys.modules.get("riverlock.state.copy.lmdb")
     if module is not None:
         module.close_all()

@@ -10,14 +10,14 @@ from typing import Any
 from unittest import mock
 
 from riverlock.core.errors import RiverlockError
-from riverlock.flow.process import Process
-from riverlock.runtime import execution
-from riverlock.runtime.execution import Execution
+from riverlock.operators.keyed import execution
+from riverlock.operators.keyed.execution import Execution
+from riverlock.program.process import Process
 from riverlock.testing import Harness, harness
 
 INPUT = "k string, a long, b double, s string, ok boolean, at timestamp"
 FRAME = """
-from riverlock.flow.process import Process
+from riverlock.program.process import Process
 from riverlock.state.spec import Map, Reducing, Value
 LIMIT = 3
 class Made(Process):

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from examples.fraud.truth import expected
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.reader import read_entries, read_variable
+from riverlock.snapshot.state_reader import read_entries, read_variable
 from riverlock.storage import LocalStorage
 
 

@@ -15,58 +15,58 @@ if TYPE_CHECKING:
     from riverlock import sinks, sources, stores, testing
     from riverlock.core.errors import RiverlockError
     from riverlock.core.times import days, hours, milliseconds, minutes, seconds
-    from riverlock.flow.aggregator import Aggregator
-    from riverlock.flow.connect import TwoInputProcess
+    from riverlock.engines.jobs.runner import Handle
     from riverlock.flow.flow import Flow
-    from riverlock.flow.params import Param
-    from riverlock.flow.pattern import pattern
-    from riverlock.flow.process import Process, SideOutput
     from riverlock.flow.stream import KeyedStream, Stream
-    from riverlock.flow.triggers import at_watermark, early
     from riverlock.flow.windowed import WindowedStream
-    from riverlock.flow.windows import (
+    from riverlock.operators.aggregates.aggregator import Aggregator
+    from riverlock.operators.keyed.context import Context
+    from riverlock.program.params import Param
+    from riverlock.program.pattern import pattern
+    from riverlock.program.process import Process, SideOutput
+    from riverlock.program.triggers import at_watermark, early
+    from riverlock.program.two_inputs import TwoInputProcess
+    from riverlock.program.windows import (
         count_windows,
         global_window,
         sessions,
         sliding,
         tumbling,
     )
-    from riverlock.query.store import open_store as open
-    from riverlock.runtime.context import Context
-    from riverlock.spark.runner import Handle
+    from riverlock.query.opened_store import open_store as open
     from riverlock.spark.session import local_session as session
     from riverlock.state.spec import List, Map, Reducing, Value
 
 _HOMES = {
-    "Aggregator": "riverlock.flow.aggregator",
-    "Context": "riverlock.runtime.context",
+    "Aggregator": "riverlock.operators.aggregates.aggregator",
+    "Context": "riverlock.operators.keyed.context",
     "Flow": "riverlock.flow.flow",
-    "Handle": "riverlock.spark.runner",
+    "Handle": "riverlock.engines.jobs.runner",
     "KeyedStream": "riverlock.flow.stream",
     "List": "riverlock.state.spec",
     "Map": "riverlock.state.spec",
-    "Param": "riverlock.flow.params",
-    "Process": "riverlock.flow.process",
+    "Param": "riverlock.program.params",
+    "Process": "riverlock.program.process",
     "Reducing": "riverlock.state.spec",
     "RiverlockError": "riverlock.core.errors",
-    "SideOutput": "riverlock.flow.process",
+    "SideOutput": "riverlock.program.process",
     "Stream": "riverlock.flow.stream",
-    "TwoInputProcess": "riverlock.flow.connect",
+    "TwoInputProcess": "riverlock.program.two_inputs",
     "Value": "riverlock.state.spec",
     "WindowedStream": "riverlock.flow.windowed",
-    "at_watermark": "riverlock.flow.triggers",
-    "count_windows": "riverlock.flow.windows",
+    "at_watermark": "riverlock.program.triggers",
+    "count_windows": "riverlock.program.windows",
     "days": "riverlock.core.times",
-    "early": "riverlock.flow.triggers",
-    "global_window": "riverlock.flow.windows",
+    "early": "riverlock.program.triggers",
+    "global_window": "riverlock.program.windows",
     "hours": "riverlock.core.times",
     "milliseconds": "riverlock.core.times",
     "minutes": "riverlock.core.times",
-    "pattern": "riverlock.flow.pattern",
+    "pattern": "riverlock.program.pattern",
     "seconds": "riverlock.core.times",
-    "sessions": "riverlock.flow.windows",
-    "sliding": "riverlock.flow.windows",
-    "tumbling": "riverlock.flow.windows",
+    "sessions": "riverlock.program.windows",
+    "sliding": "riverlock.program.windows",
+    "tumbling": "riverlock.program.windows",
 }
 _MODULES = ("sinks", "sources", "stores", "testing")
 
@@ -114,7 +114,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"riverlock.{name}")
     if name == "open":
-        return import_module("riverlock.query.store").open_store
+        return import_module("riverlock.query.opened_store").open_store
     if name == "session":
         return import_module("riverlock.spark.session").local_session
     if name in _HOMES:

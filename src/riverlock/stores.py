@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from riverlock.connectors.withdrawal import withdraw_now
 from riverlock.core.clock import SystemClock
 from riverlock.core.times import duration
-from riverlock.sinks.withdrawal import withdraw_now
-from riverlock.snapshot import diff as comparing
-from riverlock.snapshot import expiry, pins
-from riverlock.snapshot import fork as forking
 from riverlock.snapshot import lineage as origins
-from riverlock.snapshot import repair as repairing
-from riverlock.snapshot import restore as going_back
-from riverlock.snapshot import touches as provenance
+from riverlock.snapshot import provenance
 from riverlock.snapshot.address import open_address, open_store
-from riverlock.snapshot.inspection import inspect
-from riverlock.snapshot.lease import leased
-from riverlock.snapshot.reader import operator_of
+from riverlock.snapshot.retention import pins
+from riverlock.snapshot.retention.lease import leased
+from riverlock.snapshot.state_reader import operator_of
+from riverlock.snapshot.verbs import diff as comparing
+from riverlock.snapshot.verbs import expire as expiring
+from riverlock.snapshot.verbs import fork as forking
+from riverlock.snapshot.verbs import repair as repairing
+from riverlock.snapshot.verbs import restore as going_back
+from riverlock.snapshot.verbs.inspection import inspect
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.diff import Diff
-    from riverlock.snapshot.expiry import Expiry
-    from riverlock.snapshot.fork import Fork
-    from riverlock.snapshot.inspection import Inspection
-    from riverlock.snapshot.lease import Lease
+    from riverlock.snapshot.format.records import ForkRecord, Manifest, Named
     from riverlock.snapshot.lineage import Lineage
-    from riverlock.snapshot.records import ForkRecord, Manifest, Named
-    from riverlock.snapshot.repair import Repair
-    from riverlock.snapshot.restore import Restore
-    from riverlock.snapshot.touches import Touch
+    from riverlock.snapshot.provenance import Touch
+    from riverlock.snapshot.retention.lease import Lease
+    from riverlock.snapshot.verbs.diff import Diff
+    from riverlock.snapshot.verbs.expire import Expiry
+    from riverlock.snapshot.verbs.fork import Fork
+    from riverlock.snapshot.verbs.inspection import Inspection
+    from riverlock.snapshot.verbs.repair import Repair
+    from riverlock.snapshot.verbs.restore import Restore
 
 __all__ = [
     "diff",
@@ -118,15 +119,15 @@ def expire(  # noqa: PLR0913 - three limits, and how
         SnapshotCorruptedError: A manifest is damaged; nothing was deleted.
     """
     catalog, now_us = open_store(store), SystemClock().now_us()
-    limits = expiry.Limits(
+    limits = expiring.Limits(
         epochs=epochs,
         age=None if older_than is None else duration(older_than),
         bytes=max_bytes,
         grace=duration(grace),
     )
-    plan = expiry.plan_expiry(catalog, limits, now_us=now_us)
+    plan = expiring.plan_expiry(catalog, limits, now_us=now_us)
     if not dry_run:
-        expiry.expire(catalog, plan)
+        expiring.expire(catalog, plan)
     return plan
 
 
@@ -289,8 +290,8 @@ def touches(address: str, operator: str, key: str) -> list[Touch]:
         SnapshotNotFoundError: There is no such epoch or operator.
         InvalidConfigError: It cannot be a key of the operator.
     """
-    from riverlock.cli.keys import typed_key
-    from riverlock.query.keys import place_of
+    from riverlock.cli.key_text import typed_key
+    from riverlock.query.key_spans import place_of
 
     catalog, manifest = open_address(address)
     state = operator_of(manifest, operator, store=catalog.storage.uri)

@@ -11,30 +11,30 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from riverlock.connectors.base.committer import Committer
+from riverlock.connectors.base.sink import SinkUse, TwoPhaseSink
+from riverlock.connectors.base.source_reader import Reader
+from riverlock.connectors.base.stager import Stager
+from riverlock.connectors.outputs import sink_owner
 from riverlock.coordinator.plan import RegionPlan
 from riverlock.coordinator.restart import ExponentialDelay
 from riverlock.core.clock import SystemClock
 from riverlock.core.types import Schema
-from riverlock.runtime.admission import Admission
-from riverlock.runtime.cleaner import Cleaner
-from riverlock.runtime.driver import Engine, RegionDriver
-from riverlock.runtime.openings import Openings
-from riverlock.runtime.ownership import Heartbeat
-from riverlock.runtime.planner import Planner
-from riverlock.runtime.task import Place
-from riverlock.sinks.base import SinkUse, TwoPhaseSink
-from riverlock.sinks.committer import Committer
-from riverlock.sinks.outputs import sink_owner
-from riverlock.sinks.stager import Stager
+from riverlock.driver.admission import Admission
+from riverlock.driver.cleaner import Cleaner
+from riverlock.driver.ownership import Heartbeat
+from riverlock.driver.planner import Planner
+from riverlock.driver.region_loop import Engine, RegionDriver
+from riverlock.driver.sink_wait import Openings
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
+from riverlock.snapshot.format.records import Run
+from riverlock.snapshot.format.run_status import Status
 from riverlock.snapshot.past import StorePast
-from riverlock.snapshot.records import Run
-from riverlock.snapshot.retention import Retention
-from riverlock.snapshot.status import Status
-from riverlock.sources.reader import Reader
+from riverlock.snapshot.retention.policy import Retention
 from riverlock.storage.base import Storage
 from riverlock.storage.open import open_storage
+from riverlock.worker.task import Place
 
 EngineOf = Callable[[Place, Mapping[str, Stager]], Engine]
 _STAGE = "write"

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.chaos import numbers
 
-from riverlock.snapshot.status import Status
+from riverlock.snapshot.format.run_status import Status
 
 
 class Statuses:

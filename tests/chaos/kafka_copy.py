@@ -19,19 +19,19 @@ import pyarrow as pa
 from tests.chaos.bare import BareRun
 
 import riverlock as rl
+from riverlock.connectors.base.committer import Committer
+from riverlock.connectors.base.stager import Stager
+from riverlock.connectors.kafka.markers import Marker
+from riverlock.connectors.kafka.producer import TransactionalProducer
+from riverlock.connectors.kafka.ranges import RecordReader
+from riverlock.connectors.kafka.reader import KafkaReader, _spans
 from riverlock.coordinator.instructions import RunStage
 from riverlock.coordinator.votes import Vote
 from riverlock.core.types import schema_of
-from riverlock.kafka.markers import Marker
-from riverlock.kafka.producer import TransactionalProducer
-from riverlock.kafka.records import RecordReader
-from riverlock.runtime.program import MAIN
-from riverlock.runtime.task import Place, StageTask, Targets, decode_outcome
-from riverlock.sinks.committer import Committer
-from riverlock.sinks.stager import Stager
-from riverlock.snapshot.records import InputRange, Manifest
-from riverlock.snapshot.status import Status
-from riverlock.spark.readers.kafka import KafkaReader, _spans
+from riverlock.operators.shipped import MAIN
+from riverlock.snapshot.format.records import InputRange, Manifest
+from riverlock.snapshot.format.run_status import Status
+from riverlock.worker.task import Place, StageTask, Targets, decode_outcome
 
 SCHEMA = schema_of("key binary, value binary, partition int")
 

@@ -17,15 +17,15 @@ import pyarrow as pa
 from tests.chaos.bare import BareRun
 
 import riverlock as rl
+from riverlock.connectors.base.committer import Committer
+from riverlock.connectors.base.sink import TwoPhaseSink
+from riverlock.connectors.base.stager import Stager
 from riverlock.coordinator.instructions import RunStage
 from riverlock.coordinator.votes import Vote
 from riverlock.core.types import Schema, schema_of
-from riverlock.runtime.task import Place, Staging, Targets
-from riverlock.sinks.base import TwoPhaseSink
-from riverlock.sinks.committer import Committer
-from riverlock.sinks.stager import Stager
-from riverlock.snapshot.records import InputRange, Manifest
-from riverlock.snapshot.status import Status
+from riverlock.snapshot.format.records import InputRange, Manifest
+from riverlock.snapshot.format.run_status import Status
+from riverlock.worker.task import Place, Staging, Targets
 
 KEYS = 7
 TASKS = 2

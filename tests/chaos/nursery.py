@@ -27,8 +27,8 @@ from typing import Any
 from tests.chaos import kafka_copy, numbers
 from tests.chaos.children import ROOT
 
+from riverlock.connectors.kafka.producer import TransactionalProducer
 from riverlock.core import faults
-from riverlock.kafka.producer import TransactionalProducer
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.open import open_storage
 
@@ -82,24 +82,24 @@ _PRELOADED = {
     "sql": (
         "psycopg",
         "pymysql",
-        "riverlock.sinks.databases.mysql",
-        "riverlock.sinks.databases.postgres",
-        "riverlock.sinks.databases.sqlite",
+        "riverlock.connectors.databases.mysql",
+        "riverlock.connectors.databases.postgres",
+        "riverlock.connectors.databases.sqlite",
     ),
     "two": (
-        "riverlock.sinks.databases.mysql",
-        "riverlock.sinks.databases.postgres",
+        "riverlock.connectors.databases.mysql",
+        "riverlock.connectors.databases.postgres",
     ),
-    "redis": ("redis", "riverlock.sinks.redis"),
+    "redis": ("redis", "riverlock.connectors.redis.sink"),
     "kafka and redis": (
         "confluent_kafka.admin",
         "redis",
-        "riverlock.sinks.kafka_committers",
-        "riverlock.sinks.redis",
+        "riverlock.connectors.kafka.committers",
+        "riverlock.connectors.redis.sink",
     ),
-    "delta": ("deltalake", "riverlock.sinks.delta"),
-    "files": ("obstore", "riverlock.sinks.object_files"),
-    "kafka": ("confluent_kafka.admin", "riverlock.sinks.kafka_committers"),
+    "delta": ("deltalake", "riverlock.connectors.delta.sink"),
+    "files": ("obstore", "riverlock.connectors.files.object_files"),
+    "kafka": ("confluent_kafka.admin", "riverlock.connectors.kafka.committers"),
 }
 _FLOWS: dict[str, Callable[..., Runs]] = {
     "sql": lambda *where: partial(_numbers, partial(numbers.sinks_of, *where)),

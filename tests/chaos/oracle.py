@@ -28,15 +28,15 @@ from tests.chaos.worker_flow import (
     Options,
 )
 
+from riverlock.connectors.base.committer import Owner
+from riverlock.connectors.builtin_committers import FileCommitter
 from riverlock.core.times import END_US
 from riverlock.sinks import files
-from riverlock.sinks.committer import Owner
-from riverlock.sinks.committers import FileCommitter
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.past import Past
-from riverlock.snapshot.reader import read_entries, read_variable
-from riverlock.snapshot.retention import Retention, sweep
-from riverlock.snapshot.verify import verify
+from riverlock.snapshot.retention.policy import Retention, sweep
+from riverlock.snapshot.state_reader import read_entries, read_variable
+from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage.local import LocalStorage
 
 _FORMATS = {

@@ -17,17 +17,17 @@ from riverlock.coordinator.restart import FixedDelay
 from riverlock.coordinator.watermarks import operator_watermark
 from riverlock.core.clock import ManualClock
 from riverlock.core.times import duration_us, from_micros, micros
-from riverlock.flow.graph import EventTime, Read
-from riverlock.runtime.admission import Admission
-from riverlock.runtime.cleaner import Cleaner
-from riverlock.runtime.driver import RegionDriver
-from riverlock.runtime.ownership import Heartbeat
-from riverlock.runtime.planner import Planner
+from riverlock.driver.admission import Admission
+from riverlock.driver.cleaner import Cleaner
+from riverlock.driver.ownership import Heartbeat
+from riverlock.driver.planner import Planner
+from riverlock.driver.region_loop import RegionDriver
+from riverlock.program.graph import EventTime, Read
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.claims import claim
-from riverlock.snapshot.records import TimerHeads
-from riverlock.snapshot.retention import Retention
-from riverlock.snapshot.status import Status
+from riverlock.snapshot.format.records import TimerHeads
+from riverlock.snapshot.format.run_status import Status
+from riverlock.snapshot.retention.policy import Retention
 from riverlock.state.store import EVENT, PROCESSING
 from riverlock.storage import LocalStorage
 from riverlock.testing import harness

@@ -19,9 +19,9 @@ from tests.chaos.worker_flow import Options
 
 from riverlock.core.errors import SnapshotCorruptedError, SnapshotNotFoundError
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.files import read_table
-from riverlock.snapshot.records import StateFile
-from riverlock.snapshot.verify import verify
+from riverlock.snapshot.format.records import StateFile
+from riverlock.snapshot.format.state_files import read_table
+from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage.local import LocalStorage
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from tests.chaos.kafka_copy import Copy
 from tests.servers.kafka import Topic, all_records, send, send_in_transactions
 from tools.kafka_server import KafkaServer
 
+from riverlock.connectors.base.committer import Committer
 from riverlock.core import faults
-from riverlock.sinks.committer import Committer
-from riverlock.snapshot.records import SinkOutput
-from riverlock.snapshot.status import Status
+from riverlock.snapshot.format.records import SinkOutput
+from riverlock.snapshot.format.run_status import Status
 
 pytestmark = pytest.mark.chaos
 # Beside what it takes the broker to start.
@@ -111,7 +111,7 @@ def test_a_broker_that_restarts_does_not_end_a_flow_that_reads_it(
     kafka: KafkaServer, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has nothing to read when the broker goes, killed or in order."""
-    monkeypatch.setattr("riverlock.kafka.topics.WAIT_SECONDS", 1.0)
+    monkeypatch.setattr("riverlock.connectors.kafka.topics.WAIT_SECONDS", 1.0)
     plan, statuses = replace(plan_of(kafka, topic, tmp_path), attempts=1), Statuses()
     fill(plan, 100)
 

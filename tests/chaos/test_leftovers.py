@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 import riverlock as rl
-from riverlock.runtime.cleaner import Cleaner
-from riverlock.runtime.driver import RegionDriver
-from riverlock.runtime.ownership import Heartbeat
-from riverlock.sinks.committer import Owner
-from riverlock.sinks.committers import FileCommitter
+from riverlock.connectors.base.committer import Owner
+from riverlock.connectors.builtin_committers import FileCommitter
+from riverlock.driver.cleaner import Cleaner
+from riverlock.driver.ownership import Heartbeat
+from riverlock.driver.region_loop import RegionDriver
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.claims import claim
-from riverlock.snapshot.records import Manifest, SinkOutput
-from riverlock.snapshot.retention import Retention, sweep
+from riverlock.snapshot.format.records import Manifest, SinkOutput
+from riverlock.snapshot.retention.policy import Retention, sweep
 from riverlock.storage.base import Reason
 from riverlock.storage.local import LocalStorage
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import riverlock as rl
-from riverlock.snapshot.layout import RegionPaths
-from riverlock.spark.readers.files import FilesReader
+from riverlock.connectors.files.reading.reader import FilesReader
+from riverlock.snapshot.format.store_layout import RegionPaths
 from riverlock.storage.local import LocalStorage
 
 

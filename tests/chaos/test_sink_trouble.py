@@ -26,11 +26,11 @@ from tests.databases.places import (
 from tests.servers.kafka import Topic, all_records, ends, send
 from tools.kafka_server import KafkaServer
 
+from riverlock.connectors.base.committer import Committer, Owner
 from riverlock.core.errors import SinkError
-from riverlock.sinks.committer import Committer, Owner
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.records import SinkOutput
-from riverlock.snapshot.status import Status
+from riverlock.snapshot.format.records import SinkOutput
+from riverlock.snapshot.format.run_status import Status
 from riverlock.storage import LocalStorage
 
 pytestmark = pytest.mark.chaos

@@ -19,13 +19,13 @@ from tests.chaos.processes import wait_until
 from tests.chaos.worker_flow import Options
 
 from riverlock.core.errors import FencedError
-from riverlock.runtime import ownership
-from riverlock.runtime.ownership import Heartbeat
+from riverlock.driver import ownership
+from riverlock.driver.ownership import Heartbeat
 from riverlock.snapshot import claims
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.claims import claim
+from riverlock.snapshot.format.records import Manifest
 from riverlock.snapshot.owner import read_beat
-from riverlock.snapshot.records import Manifest
 from riverlock.storage.local import LocalStorage
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1_200)]

@@ -20,7 +20,7 @@ from riverlock.core.errors import (
     UserCodeError,
 )
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.reader import read_entries, read_variable
+from riverlock.snapshot.state_reader import read_entries, read_variable
 from riverlock.storage.local import LocalStorage
 
 if TYPE_CHECKING:

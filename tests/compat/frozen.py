@@ -40,11 +40,11 @@ import riverlock as rl
 from riverlock.cli import main
 from riverlock.core.clock import ManualClock
 from riverlock.core.times import micros
-from riverlock.query.store import Store
-from riverlock.runtime import cleaner
-from riverlock.snapshot import files, parts
-from riverlock.snapshot.compaction import choose
-from riverlock.snapshot.sealed import checksum
+from riverlock.driver import cleaner
+from riverlock.query.opened_store import Store
+from riverlock.snapshot.format import parts, state_files
+from riverlock.snapshot.format.sealed import checksum
+from riverlock.snapshot.retention.compaction import choose
 from riverlock.spark.session import local_session
 
 NOWHERE, NOBODY = "/stores", "host"
@@ -111,7 +111,7 @@ def rows_of(relation: Any) -> list[Any]:
 def make(spark: SparkSession, place: Path) -> None:
     """Write the stores and what they hold."""
     # Small, so that files are small: merged at once, and in parts of 64 rows.
-    writing: list[Any] = [files, parts]
+    writing: list[Any] = [state_files, parts]
     for module in writing:
         module.ROWS_PER_PART = 64
     merging: Any = cleaner

@@ -14,10 +14,10 @@ import pytest
 
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.types import schema_of
-from riverlock.snapshot import records
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.channel import Segment
-from riverlock.snapshot.sealed import seal, unseal
+from riverlock.snapshot.format import records
+from riverlock.snapshot.format.channels import Segment
+from riverlock.snapshot.format.sealed import seal, unseal
 from riverlock.state import keys
 from riverlock.state.layout import StateLayout
 from riverlock.storage import LocalStorage

@@ -5,39 +5,39 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
 from tests.docs.blocks import ROOT
 
 import riverlock as rl
-import riverlock.flow as flow_package
+import riverlock.operators as operators_package
 from riverlock.core.types import schema_of
-from riverlock.flow.connect import packed_columns
-from riverlock.flow.contents import Fold, Kept
-from riverlock.flow.counted import Counted
-from riverlock.flow.deduplicate import Deduplicate
-from riverlock.flow.interval_join import IntervalJoin
-from riverlock.flow.joins import LatestJoin, Lookup
-from riverlock.flow.matching import Match
-from riverlock.flow.operators import (
+from riverlock.operators.aggregates.whole_table import WholeTable
+from riverlock.operators.built_in import (
     BuiltIn,
     Count,
     MapWithState,
     Reduce,
     UpdateState,
 )
-from riverlock.flow.ranking import Ranking, Top
-from riverlock.flow.sliding_reduce import SlidingReduce
-from riverlock.flow.timing import Timing
-from riverlock.flow.triggered import Triggered
-from riverlock.flow.triggers import Trigger
-from riverlock.flow.whole_table import WholeTable
-from riverlock.flow.window_aggregate import WindowAggregate
-from riverlock.flow.window_functions import WindowApply, WindowReduce
-from riverlock.flow.window_top import WindowTop
-from riverlock.flow.windowed_join import WindowedJoin
+from riverlock.operators.deduplicate import Deduplicate
+from riverlock.operators.joins.interval_join import IntervalJoin
+from riverlock.operators.joins.keyed_join import LatestJoin, Lookup
+from riverlock.operators.joins.windowed_join import WindowedJoin
+from riverlock.operators.match.match_operator import Match
+from riverlock.operators.top import Ranking, Top
+from riverlock.operators.windows.count_windows import Counted
+from riverlock.operators.windows.sliding_reduce import SlidingReduce
+from riverlock.operators.windows.triggered_windows import Triggered
+from riverlock.operators.windows.window_aggregate import WindowAggregate
+from riverlock.operators.windows.window_contents import Fold, Kept
+from riverlock.operators.windows.window_functions import WindowApply, WindowReduce
+from riverlock.operators.windows.window_top import WindowTop
+from riverlock.program.time_basis import Timing
+from riverlock.program.triggers import Trigger
+from riverlock.program.two_inputs import packed_columns
 from riverlock.state.spec import specs_of
 
 FORMAT = (ROOT / "docs" / "format.md").read_text()
@@ -134,7 +134,7 @@ def test_every_operator_is_in_the_table() -> None:
     # What others are made of; and aggregates, whose state users name (§5.2).
     apart = {"BuiltIn", "Join", "EventTimeJoin", "WindowFunction", "Aggregate"}
     found = set()
-    for info in iter_modules(flow_package.__path__, "riverlock.flow."):
+    for info in walk_packages(operators_package.__path__, "riverlock.operators."):
         for name, kind in vars(import_module(info.name)).items():
             if isinstance(kind, type) and issubclass(kind, BuiltIn):
                 found.add(name)

@@ -27,7 +27,7 @@ import riverlock as rl
 from riverlock.core.clock import ManualClock
 from riverlock.core.times import micros
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.reader import read_entries, read_variable
+from riverlock.snapshot.state_reader import read_entries, read_variable
 from riverlock.storage import LocalStorage
 
 READER = Path(__file__).with_name("reader.py")

@@ -21,10 +21,10 @@ from tests.compat.reader import read
 import riverlock as rl
 from riverlock.core.errors import UnsupportedFormatError
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.reader import read_entries
-from riverlock.snapshot.sealed import seal
-from riverlock.snapshot.verify import verify
-from riverlock.state.restore import changes_of
+from riverlock.snapshot.format.sealed import seal
+from riverlock.snapshot.state_reader import read_entries
+from riverlock.snapshot.verbs.verify import verify
+from riverlock.state.copy.rebuilding import changes_of
 from riverlock.storage import LocalStorage
 
 V1 = Path(__file__).with_name("stores") / "v1"

@@ -25,16 +25,16 @@ from tests.servers.redis import redis_server
 from tests.servers.s3 import s3_settings
 
 import riverlock as rl
+from riverlock.connectors.base.committer import Owner, check_kept, fenced, foreign
+from riverlock.connectors.base.sink import Probed, Sink, SinkUse
+from riverlock.connectors.base.stager import StagePoint
+from riverlock.connectors.databases.sink import SqlSink
+from riverlock.connectors.delta.sink import DeltaSink
+from riverlock.connectors.files.sink import FileSink
 from riverlock.core.errors import SinkUnavailableError
 from riverlock.core.types import schema_of
-from riverlock.sinks.base import Probed, Sink, SinkUse
-from riverlock.sinks.committer import Owner, check_kept, fenced, foreign
-from riverlock.sinks.databases.sink import SqlSink
-from riverlock.sinks.delta import DeltaSink
-from riverlock.sinks.files import FileSink
-from riverlock.sinks.stager import StagePoint
+from riverlock.snapshot.format.records import SinkOutput
 from riverlock.snapshot.past import Claim, Commit, commit_of
-from riverlock.snapshot.records import SinkOutput
 from riverlock.storage import Storage
 from riverlock.storage.local import LocalStorage
 from riverlock.storage.object import ObjectStorage

@@ -21,9 +21,9 @@ from tests.servers.postgres import Postgres
 from tools.kafka_server import KafkaServer
 
 import riverlock as rl
+from riverlock.connectors.base.source import Source
+from riverlock.connectors.databases.source import Sql
 from riverlock.sources import Files
-from riverlock.sources.base import Source
-from riverlock.sources.sql_source import Sql
 from riverlock.testing import SourceConformance
 
 Row = tuple[int, str]

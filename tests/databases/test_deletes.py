@@ -16,12 +16,12 @@ from tests.databases.places import Place, SqlitePlace, mariadb_place, postgres_p
 from tests.servers.postgres import Postgres
 
 import riverlock as rl
+from riverlock.connectors.base.committer import Owner
+from riverlock.connectors.base.sink import SinkUse
+from riverlock.connectors.base.stager import StagePoint
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.types import schema_of
-from riverlock.sinks.base import SinkUse
-from riverlock.sinks.committer import Owner
-from riverlock.sinks.stager import StagePoint
-from riverlock.snapshot.records import SinkOutput
+from riverlock.snapshot.format.records import SinkOutput
 from riverlock.storage import LocalStorage
 
 SCHEMA = schema_of(

@@ -14,11 +14,11 @@ from tests.databases.places import Place, SqlitePlace, mariadb_place, postgres_p
 from tests.databases.test_sources import reader_of, rows_of
 
 import riverlock as rl
+from riverlock.connectors.base.committer import Owner
+from riverlock.connectors.base.sink import SinkUse
+from riverlock.connectors.base.stager import StagePoint
 from riverlock.core.types import Field, Schema, type_of
-from riverlock.sinks.base import SinkUse
-from riverlock.sinks.committer import Owner
-from riverlock.sinks.stager import StagePoint
-from riverlock.snapshot.records import SinkOutput
+from riverlock.snapshot.format.records import SinkOutput
 from riverlock.storage import LocalStorage
 
 ODD = """100%|%s|a%sb|%(k)s|50%%|:name|a?b|back\\slash|back`tick|do"uble|it's|two words

@@ -14,11 +14,11 @@ from tests.servers.mariadb import Mariadb
 from tests.servers.postgres import Postgres
 
 import riverlock as rl
+from riverlock.connectors.base.committer import Owner
+from riverlock.connectors.base.sink import SinkUse
+from riverlock.connectors.databases.committer import SqlCommitter
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.types import schema_of
-from riverlock.sinks.base import SinkUse
-from riverlock.sinks.committer import Owner
-from riverlock.sinks.databases.committer import SqlCommitter
 from riverlock.storage import LocalStorage
 
 EPOCHS = (

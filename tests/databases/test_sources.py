@@ -20,6 +20,10 @@ from tests.servers.mariadb import Mariadb
 from tests.servers.postgres import Postgres
 
 import riverlock as rl
+from riverlock.connectors.databases.reading import reader as module
+from riverlock.connectors.databases.reading.offsets import decoded, encoded
+from riverlock.connectors.databases.reading.reader import SqlReader
+from riverlock.connectors.databases.reading.settling import Settling
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import (
     EpochAbortedError,
@@ -29,10 +33,6 @@ from riverlock.core.errors import (
     SourceUnavailableError,
 )
 from riverlock.core.hidden_columns import SEQ
-from riverlock.spark.readers.sql import reader as module
-from riverlock.spark.readers.sql.reader import SqlReader
-from riverlock.spark.readers.sql.settling import Settling
-from riverlock.spark.readers.sql.values import decoded, encoded
 
 
 def reader_of(

@@ -17,14 +17,14 @@ from tests.servers.proxy import CuttingProxy
 from tests.servers.redis import redis_server
 
 import riverlock as rl
+from riverlock.connectors.base.committer import Owner
+from riverlock.connectors.base.sink import SinkUse
 from riverlock.core.clock import SystemClock
 from riverlock.core.errors import InvalidConfigError, SinkUnavailableError
 from riverlock.core.types import schema_of
-from riverlock.sinks.base import SinkUse
-from riverlock.sinks.committer import Owner
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.records import Stop
-from riverlock.snapshot.requests import add_request
+from riverlock.snapshot.format.records import Stop
+from riverlock.snapshot.format.requests import add_request
 from riverlock.storage import LocalStorage
 
 SERVERS: dict[str, Callable[[Any], Place]] = {

@@ -24,6 +24,14 @@ from tests.databases.places import (
 from tests.servers.postgres import Postgres
 
 import riverlock as rl
+from riverlock.connectors.base.committer import Owner
+from riverlock.connectors.base.sink import SinkUse
+from riverlock.connectors.base.stager import StagePoint
+from riverlock.connectors.databases.address import parse_address
+from riverlock.connectors.databases.committer import SqlCommitter
+from riverlock.connectors.databases.dialect import Target
+from riverlock.connectors.databases.postgres import PostgresDialect
+from riverlock.connectors.databases.sink import SqlSink
 from riverlock.core.errors import (
     CommitRejectedError,
     FencedError,
@@ -33,15 +41,7 @@ from riverlock.core.errors import (
     SinkUnavailableError,
 )
 from riverlock.core.types import schema_of
-from riverlock.databases.address import parse_address
-from riverlock.sinks.base import SinkUse
-from riverlock.sinks.committer import Owner
-from riverlock.sinks.databases.committer import SqlCommitter
-from riverlock.sinks.databases.dialect import Target
-from riverlock.sinks.databases.postgres import PostgresDialect
-from riverlock.sinks.databases.sink import SqlSink
-from riverlock.sinks.stager import StagePoint
-from riverlock.snapshot.records import SinkOutput
+from riverlock.snapshot.format.records import SinkOutput
 from riverlock.storage import LocalStorage
 
 SERVERS: dict[str, Callable[[Any], Place]] = {

@@ -52,7 +52,7 @@ def test_links_within_the_reference_lead_to_headings() -> None:
 
 
 def test_reference_lists_the_options_of_a_run() -> None:
-    from riverlock.spark.options import RunOptions
+    from riverlock.driver.run_options import RunOptions
 
     options = {f.name for f in fields(RunOptions)} - {"clock"}  # for tests
 

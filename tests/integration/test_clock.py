@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.spark.clock import STEADY, TIMES, at_time, has_clock
-from riverlock.spark.frames import as_column
+from riverlock.engines.jobs.frames.nodes import as_column
+from riverlock.spark.epoch_clock import STEADY, TIMES, at_time, has_clock
+from riverlock.spark.plan_trees import Trees, below, kind, sequence
 from riverlock.spark.repeatable import is_sure
-from riverlock.spark.sql.tree import Trees, below, kind, sequence
 
 pytestmark = pytest.mark.spark
 

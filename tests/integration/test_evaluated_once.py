@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import from_micros
+from riverlock.engines.jobs.stages import KeyedStage, WriteStage
 from riverlock.snapshot.catalog import Catalog
-from riverlock.spark.compile import KeyedStage, WriteStage
 from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark

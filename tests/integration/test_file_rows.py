@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 import riverlock as rl
+from riverlock.connectors.files.reading.reader import FilesReader
 from riverlock.core.errors import InvalidConfigError, SourceError
-from riverlock.snapshot.layout import RegionPaths
-from riverlock.spark.readers.files import FilesReader
+from riverlock.snapshot.format.store_layout import RegionPaths
 from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark

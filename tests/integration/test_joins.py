@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.verify import verify
+from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage.open import open_storage
 from riverlock.testing import run_local
 

@@ -17,10 +17,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 from tests.integration.test_file_rows import JSON_LINES, VALUES, WIDE
 
 import riverlock as rl
+from riverlock.connectors.kafka.columns import COLUMNS
+from riverlock.connectors.kafka.reader import KafkaReader
 from riverlock.core.errors import SourceError
 from riverlock.core.hidden_columns import SEQ
-from riverlock.kafka.columns import COLUMNS
-from riverlock.spark.readers.kafka import KafkaReader
 from riverlock.spark.structs import struct_of
 
 pytestmark = pytest.mark.spark

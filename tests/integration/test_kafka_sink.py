@@ -13,6 +13,15 @@ from tests.servers.kafka import Topic, all_records
 from tools.kafka_server import KafkaServer
 
 import riverlock as rl
+from riverlock.connectors.base.committer import Committer, Owner
+from riverlock.connectors.base.sink import Probed, SinkUse
+from riverlock.connectors.base.stager import StagePoint
+from riverlock.connectors.kafka.producer import (
+    OutRow,
+    PlainProducer,
+    TransactionalProducer,
+)
+from riverlock.connectors.kafka.sink import KafkaSink
 from riverlock.core.errors import (
     CommitRejectedError,
     CommitUnknownError,
@@ -23,12 +32,7 @@ from riverlock.core.errors import (
     SnapshotCorruptedError,
 )
 from riverlock.core.types import schema_of
-from riverlock.kafka.producer import OutRow, PlainProducer, TransactionalProducer
-from riverlock.sinks.base import Probed, SinkUse
-from riverlock.sinks.committer import Committer, Owner
-from riverlock.sinks.kafka_sink import KafkaSink
-from riverlock.sinks.stager import StagePoint
-from riverlock.snapshot.records import SinkOutput
+from riverlock.snapshot.format.records import SinkOutput
 from riverlock.storage.local import LocalStorage
 
 NOWHERE = "127.0.0.1:9"
@@ -256,7 +260,7 @@ def test_what_does_not_fit_is_refused_without_a_cluster() -> None:
 def test_a_cluster_that_is_away_is_told_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("riverlock.kafka.cluster.WAIT_SECONDS", 0.3)
+    monkeypatch.setattr("riverlock.connectors.kafka.cluster.WAIT_SECONDS", 0.3)
 
     with pytest.raises(SinkError) as error:
         Scene(rl.sinks.kafka(NOWHERE, "t"), "id bigint", tmp_path).open(1)
@@ -283,7 +287,7 @@ def test_a_probe_says_whether_the_topic_can_be_written(
     probe(kafka.servers, topic())
     with pytest.raises(InvalidConfigError, match="no such topic"):
         probe(kafka.servers, "none")
-    monkeypatch.setattr("riverlock.kafka.cluster.WAIT_SECONDS", 0.3)
+    monkeypatch.setattr("riverlock.connectors.kafka.cluster.WAIT_SECONDS", 0.3)
     with pytest.raises(SinkUnavailableError, match="sink 'out'"):
         probe(NOWHERE, "none")
 
@@ -291,7 +295,7 @@ def test_a_probe_says_whether_the_topic_can_be_written(
 def test_at_least_once_waits_for_a_cluster_that_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("riverlock.kafka.producer.WAIT_SECONDS", 0.3)
+    monkeypatch.setattr("riverlock.connectors.kafka.producer.WAIT_SECONDS", 0.3)
     producer = PlainProducer(rl.sinks.kafka(NOWHERE, "t").connection)
     row = OutRow(key=None, value=b"1", headers=None, partition=None)
 

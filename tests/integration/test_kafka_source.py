@@ -15,13 +15,13 @@ from tests.servers.kafka import Topic, all_records, send, send_in_transactions
 from tools.kafka_server import KafkaServer
 
 import riverlock as rl
+from riverlock.connectors.kafka.ranges import RecordReader, Span
+from riverlock.connectors.kafka.reader import KafkaReader, spans_by_task
 from riverlock.core.errors import (
     InvalidConfigError,
     SourceError,
     SourceUnavailableError,
 )
-from riverlock.kafka.records import RecordReader, Span
-from riverlock.spark.readers.kafka import KafkaReader, spans_by_task
 
 NOWHERE = "127.0.0.1:9"
 
@@ -234,7 +234,7 @@ def test_what_cannot_work_is_refused_without_a_cluster_and_secrets_are_masked() 
 def test_a_cluster_that_does_not_answer_is_said_to_be_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("riverlock.kafka.topics.WAIT_SECONDS", 0.3)
+    monkeypatch.setattr("riverlock.connectors.kafka.topics.WAIT_SECONDS", 0.3)
 
     with pytest.raises(SourceUnavailableError) as error:
         reader(NOWHERE, "t").initial()

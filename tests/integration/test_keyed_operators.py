@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import riverlock as rl
 from riverlock.core.types import schema_of
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.verify import verify
+from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 import riverlock as rl
 from riverlock.core.errors import FencedError, InvalidConfigError, StateSchemaError
-from riverlock.snapshot import merged
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.compaction import MAX_SPANS
-from riverlock.snapshot.retention import Retention, sweep
-from riverlock.snapshot.verify import verify
+from riverlock.snapshot.format import merged_files
+from riverlock.snapshot.retention.compaction import MAX_SPANS
+from riverlock.snapshot.retention.policy import Retention, sweep
+from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark
@@ -99,7 +99,7 @@ def test_a_second_driver_is_refused_and_writes_nothing(
 def test_a_newer_run_fences_the_older_one_within_seconds(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from riverlock.snapshot.records import Run
+    from riverlock.snapshot.format.records import Run
 
     handle = totals(rl.sinks.memory(), rows=10_000_000, rows_per_second=1000).start(
         str(tmp_path), spark=spark
@@ -140,7 +140,7 @@ def test_files_stay_bounded_and_history_is_swept(
         for f in catalog(tmp_path).manifest(e).operators["total"].files
     }
     # A merge that ended after the last epoch waits for the next run.
-    waiting = {f.path for _, m in merged.waiting(catalog(tmp_path)) for f in m.by}
+    waiting = {f.path for _, m in merged_files.waiting(catalog(tmp_path)) for f in m.by}
     kept = {e.path for e in catalog(tmp_path).storage.list("regions/main/state")}
     assert kept == named | waiting
     final = dict(out.rows())

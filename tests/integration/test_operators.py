@@ -21,10 +21,10 @@ from riverlock.core.errors import (
     UserCodeError,
 )
 from riverlock.core.hidden_columns import SEQ
+from riverlock.engines.jobs.frames.aggregates import Combine
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.reader import operator_of, read_entries, read_variable
-from riverlock.snapshot.verify import verify
-from riverlock.spark.aggregates import Combine
+from riverlock.snapshot.state_reader import operator_of, read_entries, read_variable
+from riverlock.snapshot.verbs.verify import verify
 from riverlock.spark.session import job_conf
 from riverlock.storage.open import open_storage
 from riverlock.testing import run_local

@@ -18,8 +18,8 @@ from tests.integration.test_lifecycle import catalog, wait_for
 import riverlock as rl
 from riverlock.cli import main
 from riverlock.core.errors import InvalidConfigError
-from riverlock.snapshot.records import Change
-from riverlock.snapshot.requests import add_request
+from riverlock.snapshot.format.records import Change
+from riverlock.snapshot.format.requests import add_request
 
 pytestmark = pytest.mark.spark
 

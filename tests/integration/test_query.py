@@ -23,8 +23,8 @@ import riverlock as rl
 from riverlock.core.clock import ManualClock
 from riverlock.core.times import from_micros, micros
 from riverlock.query.export import Format
+from riverlock.query.opened_store import Store
 from riverlock.query.relation import Relation
-from riverlock.query.store import Store
 
 ROWS, PER_EPOCH, EARLY = 240, 40, 4
 VALUES = ("count", "fresh", "tail", "burst", "seen", "best")

@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import riverlock as rl
+from riverlock.engines.jobs.ahead import ReadAhead, _last_exchange, _shuffled
+from riverlock.engines.jobs.engine import SparkEngine
 from riverlock.snapshot.catalog import Catalog
-from riverlock.spark.ahead import ReadAhead, _last_exchange, _shuffled
-from riverlock.spark.engine import SparkEngine
 from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark

@@ -21,7 +21,7 @@ from riverlock.core.errors import (
     InvalidConfigError,
     SnapshotNotFoundError,
 )
-from riverlock.runtime.stepping import Stepper
+from riverlock.replay.stepping import Stepper
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.open import open_storage
 

@@ -19,7 +19,7 @@ from tests.integration.test_lifecycle import catalog, wait_for
 import riverlock as rl
 from riverlock.cli import main
 from riverlock.core.errors import InvalidConfigError
-from riverlock.snapshot.verify import verify
+from riverlock.snapshot.verbs.verify import verify
 
 pytestmark = pytest.mark.spark
 

@@ -15,13 +15,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import riverlock as rl
+from riverlock.connectors.base.committer import Owner
+from riverlock.connectors.base.sink import SinkUse
+from riverlock.connectors.base.stager import StagePoint
 from riverlock.core.errors import InvalidConfigError, SinkError
 from riverlock.core.types import schema_of
-from riverlock.sinks.base import SinkUse
-from riverlock.sinks.committer import Owner
-from riverlock.sinks.stager import StagePoint
-from riverlock.snapshot.records import SinkOutput
-from riverlock.snapshot.sealed import checksum
+from riverlock.snapshot.format.records import SinkOutput
+from riverlock.snapshot.format.sealed import checksum
 from riverlock.storage.local import LocalStorage
 
 pytestmark = pytest.mark.spark

@@ -86,8 +86,8 @@ def test_files_are_read_exactly_once_and_new_ones_are_found(
 def test_files_that_change_or_vanish_are_named(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from riverlock.snapshot.layout import RegionPaths
-    from riverlock.spark.readers.files import FilesReader
+    from riverlock.connectors.files.reading.reader import FilesReader
+    from riverlock.snapshot.format.store_layout import RegionPaths
 
     folder = tmp_path / "in"
     folder.mkdir()
@@ -110,8 +110,8 @@ def test_files_that_change_or_vanish_are_named(
 def test_the_list_of_files_moves_to_a_base_file_and_is_found_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from riverlock.snapshot.layout import RegionPaths
-    from riverlock.spark.readers.files import FilesReader
+    from riverlock.connectors.files.reading.reader import FilesReader
+    from riverlock.snapshot.format.store_layout import RegionPaths
 
     folder = tmp_path / "in"
     folder.mkdir()

@@ -28,8 +28,8 @@ from tests.integration.sql_queries import (
 
 import riverlock as rl
 from riverlock.core.hidden_columns import HIDDEN, SEQ, TIME
-from riverlock.flow.graph import Relational
-from riverlock.spark.static import join_static
+from riverlock.engines.jobs.frames.static_tables import join_static
+from riverlock.program.graph import Relational
 
 pytestmark = pytest.mark.spark
 

@@ -19,10 +19,10 @@ from tests.servers.postgres import PASSWORD, Postgres
 from tests.servers.proxy import CuttingProxy
 
 import riverlock as rl
+from riverlock.connectors.databases.reading.reader import SqlReader
 from riverlock.coordinator.restart import FixedDelay
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.layout import FLOW
-from riverlock.spark.readers.sql.reader import SqlReader
+from riverlock.snapshot.format.store_layout import FLOW
 from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark

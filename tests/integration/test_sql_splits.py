@@ -33,13 +33,13 @@ from tests.property.prepared import PreparedOperator
 import riverlock as rl
 from riverlock.core.hidden_columns import ALL, GROUP, SEQ
 from riverlock.core.times import END_US
-from riverlock.flow.unkeyed import ALL_RECORDS
-from riverlock.snapshot.records import InputRange
-from riverlock.spark.compile import CompiledFlow, KeyedStage, compile_flow
-from riverlock.spark.frames import Frames
-from riverlock.spark.gaps import with_gap
-from riverlock.spark.options import RunOptions
-from riverlock.spark.runner import readers_of
+from riverlock.driver.run_options import RunOptions
+from riverlock.engines.jobs.frames.nodes import Frames
+from riverlock.engines.jobs.frames.session_gaps import with_gap
+from riverlock.engines.jobs.runner import readers_of
+from riverlock.engines.jobs.stages import CompiledFlow, KeyedStage, compile_flow
+from riverlock.program.unkeyed import ALL_RECORDS
+from riverlock.snapshot.format.records import InputRange
 from riverlock.storage import LocalStorage
 
 pytestmark = pytest.mark.spark

@@ -19,7 +19,7 @@ from tests.servers.redis import redis_server
 
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
-from riverlock.spark.static import join_static
+from riverlock.engines.jobs.frames.static_tables import join_static
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import riverlock as rl
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.reader import read_entries
+from riverlock.snapshot.state_reader import read_entries
 from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import riverlock as rl
 from riverlock.core.errors import StateSchemaError, UserCodeError
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.verify import verify
+from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.hidden_columns import GAP
+from riverlock.engines.jobs.frames.session_gaps import with_gap
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.verify import verify
-from riverlock.spark.gaps import with_gap
+from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError, StateSchemaError
 from riverlock.core.times import END_US
-from riverlock.flow.windows import TimeWindows
+from riverlock.program.windows import TimeWindows
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.reader import read_entries
-from riverlock.snapshot.verify import verify
+from riverlock.snapshot.state_reader import read_entries
+from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark

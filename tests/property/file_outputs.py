@@ -23,6 +23,9 @@ from tests.unit.snapshot.builders import catalog as new_catalog
 from tests.unit.snapshot.builders import manifest
 
 import riverlock as rl
+from riverlock.connectors.base.committer import Committer, Owner
+from riverlock.connectors.base.sink import SinkUse
+from riverlock.connectors.base.stager import StagePoint
 from riverlock.core.errors import (
     CommitRejectedError,
     FencedError,
@@ -30,16 +33,13 @@ from riverlock.core.errors import (
     StorageNotFoundError,
 )
 from riverlock.core.types import schema_of
-from riverlock.sinks.base import SinkUse
-from riverlock.sinks.committer import Committer, Owner
-from riverlock.sinks.stager import StagePoint
 from riverlock.snapshot import claims
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.claims import claim
+from riverlock.snapshot.format.records import Manifest, Run, SinkOutput
+from riverlock.snapshot.format.run_status import status_of
+from riverlock.snapshot.format.sealed import seal
 from riverlock.snapshot.past import StorePast
-from riverlock.snapshot.records import Manifest, Run, SinkOutput
-from riverlock.snapshot.sealed import seal
-from riverlock.snapshot.status import status_of
 from riverlock.snapshot.timeline import given, joined
 from riverlock.storage.base import Entry
 from riverlock.storage.local import LocalStorage

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from riverlock.core.clock import ManualClock
 from riverlock.core.times import from_micros
-from riverlock.runtime.operator import Done
-from riverlock.runtime.program import OperatorProgram
-from riverlock.runtime.redo import Redo
+from riverlock.operators.shipped import OperatorProgram
+from riverlock.state.copy.redo import Redo
 from riverlock.testing.harness import Harness
 from riverlock.testing.inputs import OneInput
+from riverlock.worker.dispatch import Done
 
 
 class PreparedOperator(Harness):

@@ -13,9 +13,14 @@ from tests.property.arrivals import cuts
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError, UserCodeError
 from riverlock.core.types import schema_of, type_of
-from riverlock.flow.aggregator import Aggregator, NamedAggregator
-from riverlock.flow.operators import Aggregate
-from riverlock.flow.partial import Merge, PartialAggregate, finisher, merger
+from riverlock.operators.aggregates.aggregator import Aggregator, NamedAggregator
+from riverlock.operators.aggregates.partial import (
+    Merge,
+    PartialAggregate,
+    finisher,
+    merger,
+)
+from riverlock.operators.built_in import Aggregate
 from riverlock.state.codec import codec_of
 from riverlock.testing import harness
 from riverlock.testing.harness import Harness

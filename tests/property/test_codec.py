@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.strategies import TYPES, values
 
-from riverlock.core.literals import from_json, to_json
 from riverlock.core.types import Type, type_of
-from riverlock.snapshot.files import encode_table
+from riverlock.core.values.json_values import from_json, to_json
+from riverlock.snapshot.format.state_files import encode_table
 from riverlock.state.codec import codec_of, encode
 
 

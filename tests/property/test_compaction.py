@@ -15,9 +15,9 @@ from tests.unit.snapshot.builders import (
     write,
 )
 
-from riverlock.snapshot.compaction import choose, compact
-from riverlock.snapshot.files import live, merge_tables, read_table
-from riverlock.snapshot.records import OperatorState, StateFile
+from riverlock.snapshot.format.records import OperatorState, StateFile
+from riverlock.snapshot.format.state_files import live, merge_tables, read_table
+from riverlock.snapshot.retention.compaction import choose, compact
 from riverlock.storage import LocalStorage
 
 ENTRIES = st.dictionaries(

@@ -18,8 +18,8 @@ from riverlock.coordinator import (
 )
 from riverlock.coordinator.sealing import compact
 from riverlock.coordinator.votes import first_votes
-from riverlock.snapshot import sealed as sealed_files
-from riverlock.snapshot.records import (
+from riverlock.snapshot.format import sealed as sealed_files
+from riverlock.snapshot.format.records import (
     InputRange,
     Manifest,
     OperatorState,

@@ -14,13 +14,17 @@ import riverlock as rl
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import Type, schema_of
-from riverlock.flow.contents import Aggregates, Content, Fold, Kept
-from riverlock.flow.counted import Counted
-from riverlock.flow.gathering import Gathering
-from riverlock.flow.operators import BuiltIn
-from riverlock.flow.partial import Merge, PartialAggregate, PythonAggregate
-from riverlock.flow.triggers import Trigger
-from riverlock.flow.windows import TimeWindows
+from riverlock.operators.aggregates.partial import (
+    Merge,
+    PartialAggregate,
+    PythonAggregate,
+)
+from riverlock.operators.built_in import BuiltIn
+from riverlock.operators.windows.count_windows import Counted
+from riverlock.operators.windows.window_contents import Aggregates, Content, Fold, Kept
+from riverlock.operators.windows.window_operator import Gathering
+from riverlock.program.triggers import Trigger
+from riverlock.program.windows import TimeWindows
 from riverlock.testing import harness, run_local
 from riverlock.testing.harness import Harness
 

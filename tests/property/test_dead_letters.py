@@ -10,7 +10,7 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riverlock.flow.process import Process, SideOutput
+from riverlock.program.process import Process, SideOutput
 from riverlock.state.spec import List, Map, Reducing, Value
 from riverlock.testing import Harness, harness
 

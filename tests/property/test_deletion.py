@@ -26,14 +26,12 @@ import riverlock as rl
 from riverlock.core.clock import SystemClock
 from riverlock.core.errors import RiverlockError, StorageNotFoundError
 from riverlock.core.times import from_micros
-from riverlock.snapshot import address, claims, look, parents
-from riverlock.snapshot import fork as forking
+from riverlock.snapshot import address, claims
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.expiry import Expiry, Limits, expire, plan_expiry
-from riverlock.snapshot.layout import FLOW
-from riverlock.snapshot.merged import fits, note_merged
-from riverlock.snapshot.parents import holds
-from riverlock.snapshot.records import (
+from riverlock.snapshot.format import parents
+from riverlock.snapshot.format.merged_files import fits, note_merged
+from riverlock.snapshot.format.parents import holds
+from riverlock.snapshot.format.records import (
     InputRange,
     Manifest,
     Merged,
@@ -41,9 +39,13 @@ from riverlock.snapshot.records import (
     SinkOutput,
     StateFile,
 )
-from riverlock.snapshot.references import references
-from riverlock.snapshot.retention import Retention, sweep
-from riverlock.snapshot.sealed import checksum
+from riverlock.snapshot.format.references import references
+from riverlock.snapshot.format.sealed import checksum
+from riverlock.snapshot.format.store_layout import FLOW
+from riverlock.snapshot.retention import inventory
+from riverlock.snapshot.retention.policy import Retention, sweep
+from riverlock.snapshot.verbs import fork as forking
+from riverlock.snapshot.verbs.expire import Expiry, Limits, expire, plan_expiry
 from riverlock.storage.base import Entry
 
 _WAITS = (1, 6, 700, 7_200, 90_000)
@@ -209,7 +211,7 @@ class Stores(RuleBasedStateMachine):
         patch = self.patch.setattr
         for module in (address, forking, parents, rl.stores):
             patch(module, "open_storage", self.open)
-        patch(look, "seconds", lambda: self.time)
+        patch(inventory, "seconds", lambda: self.time)
         patch(SystemClock, "now_us", lambda _: self.now_us)
         # Whoever owns the region may be paused elsewhere: its heart does not beat.
         patch(claims, "_is_alive", lambda *_: False)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from riverlock.core.hidden_columns import GROUP, SEQ
 from riverlock.core.types import schema_of
-from riverlock.flow.process import Process, SideOutput
-from riverlock.runtime.execution import Execution
-from riverlock.runtime.inputs import keyed_input
-from riverlock.runtime.program import MAIN, EpochInfo, OperatorProgram
-from riverlock.runtime.redo import Redo
+from riverlock.operators.keyed.execution import Execution
+from riverlock.operators.shipped import MAIN, EpochInfo, OperatorProgram
+from riverlock.operators.task_input import keyed_input
+from riverlock.program.process import Process, SideOutput
+from riverlock.state.copy.memory import MemoryStore
+from riverlock.state.copy.redo import Redo
 from riverlock.state.keys import group_range, key_group, list_slot
-from riverlock.state.memory_store import MemoryStore
 from riverlock.state.spec import List, Map, Reducing, Value
 from riverlock.state.store import Version
 

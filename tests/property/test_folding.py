@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from riverlock.core.errors import StateTypeError
 from riverlock.core.hidden_columns import GROUP, SEQ, TIME
 from riverlock.core.types import Field, Schema, Type, schema_of
-from riverlock.flow.operators import Aggregate
-from riverlock.flow.partial import Merge, PartialAggregate
-from riverlock.runtime.execution import Execution
-from riverlock.runtime.folding import Folding, fold
-from riverlock.runtime.inputs import KeyedInput, keyed_input
-from riverlock.runtime.program import MAIN, EpochInfo, OperatorProgram
-from riverlock.runtime.redo import Redo
+from riverlock.operators.aggregates.folding import Folding, fold
+from riverlock.operators.aggregates.partial import Merge, PartialAggregate
+from riverlock.operators.built_in import Aggregate
+from riverlock.operators.keyed.execution import Execution
+from riverlock.operators.shipped import MAIN, EpochInfo, OperatorProgram
+from riverlock.operators.task_input import KeyedInput, keyed_input
+from riverlock.state.copy.memory import MemoryStore
+from riverlock.state.copy.redo import Redo
 from riverlock.state.layout import StateLayout
-from riverlock.state.memory_store import MemoryStore
 from riverlock.state.spec import specs_of
 from riverlock.state.store import Version
 

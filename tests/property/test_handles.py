@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riverlock.core.types import schema_of
-from riverlock.runtime.redo import Redo
-from riverlock.snapshot.files import encode_table, merge_tables
+from riverlock.snapshot.format.state_files import encode_table, merge_tables
 from riverlock.state.changelog import ChangeLog
+from riverlock.state.copy.lmdb import LmdbStore
+from riverlock.state.copy.memory import MemoryStore
+from riverlock.state.copy.rebuilding import changes_of
+from riverlock.state.copy.redo import Redo
 from riverlock.state.handles import ListHandle, MapHandle, ValueHandle, Visit, bind
 from riverlock.state.keys import key_bytes, with_group
 from riverlock.state.layout import StateLayout
-from riverlock.state.lmdb_store import LmdbStore
-from riverlock.state.memory_store import MemoryStore
-from riverlock.state.restore import changes_of
 from riverlock.state.spec import List, Map, StateSpec, Value
 from riverlock.state.store import Changes, Store, Version
 

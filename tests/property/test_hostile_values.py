@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from riverlock.core.errors import StateTypeError, UserCodeError
-from riverlock.flow.process import Process
+from riverlock.program.process import Process
 from riverlock.state.spec import List, Map, Reducing, Value
 from riverlock.testing import Harness, harness
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riverlock.core.times import from_micros
-from riverlock.flow.interval_join import IntervalJoin
-from riverlock.flow.joins import Join, LatestJoin, Lookup
+from riverlock.operators.joins.interval_join import IntervalJoin
+from riverlock.operators.joins.keyed_join import Join, LatestJoin, Lookup
 from riverlock.testing import harness
 
 LEFT = "k string, at timestamp, l long, tags array<string>"

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from riverlock.state.key_columns import id_column, sorted_places
+from riverlock.state.columns.key_columns import id_column, sorted_places
 from riverlock.state.keys import key_bytes, with_group
 
 EDGES = [

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.property.arrivals import COLUMNS, DELAY, Row, arrivals, cuts, drive, second
 
 from riverlock.core.types import schema_of
-from riverlock.flow.deduplicate import Deduplicate
-from riverlock.flow.ranking import Ranking, Top
-from riverlock.flow.timing import Timing
+from riverlock.operators.deduplicate import Deduplicate
+from riverlock.operators.top import Ranking, Top
+from riverlock.program.time_basis import Timing
 from riverlock.testing.harness import Harness, harness
 
 SCHEMA = schema_of(COLUMNS)

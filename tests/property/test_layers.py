@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riverlock.runtime.layers import Layer, Layers
+from riverlock.state.copy.layers import Layer, Layers
 
 IDS = [bytes([n]) for n in range(12)] + [b"", b"long" * 30]
 # An empty row is a deleted one.

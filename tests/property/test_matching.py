@@ -13,9 +13,9 @@ from tests.property.arrivals import COLUMNS, Row, arrivals, cuts, drive, second
 
 import riverlock as rl
 from riverlock.core.types import schema_of
-from riverlock.flow.matching import Match
-from riverlock.flow.pattern import Pattern
-from riverlock.flow.timing import Timing
+from riverlock.operators.match.match_operator import Match
+from riverlock.program.pattern import Pattern
+from riverlock.program.time_basis import Timing
 from riverlock.testing.harness import Harness, harness
 
 SCHEMA = schema_of(COLUMNS)

@@ -18,12 +18,12 @@ from tests.property.prepared import PreparedOperator
 from riverlock.core.hidden_columns import GROUP, ROWS, SEQ, TIME, WINDOW
 from riverlock.core.times import END_US, duration_us, micros
 from riverlock.core.types import Schema, Type, schema_of, type_of
-from riverlock.flow.contents import Aggregates
-from riverlock.flow.partial import Merge, PartialAggregate, columns_of
-from riverlock.flow.sessions import Sessions
-from riverlock.flow.window_aggregate import WindowAggregate
-from riverlock.flow.windows import SessionWindows, TimeWindows
-from riverlock.runtime.program import MAIN, OperatorProgram
+from riverlock.operators.aggregates.partial import Merge, PartialAggregate, columns_of
+from riverlock.operators.sessions.session_windows import Sessions
+from riverlock.operators.shipped import MAIN, OperatorProgram
+from riverlock.operators.windows.window_aggregate import WindowAggregate
+from riverlock.operators.windows.window_contents import Aggregates
+from riverlock.program.windows import SessionWindows, TimeWindows
 
 LONG, LIST = Type("long"), type_of("array<bigint>")
 KEYS = schema_of("k string")

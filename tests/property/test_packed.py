@@ -10,10 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from riverlock.core.types import Schema, schema_of
-from riverlock.runtime.merging import column_list, stored_columns, stored_rows
+from riverlock.operators.aggregates.merging import (
+    column_list,
+    stored_columns,
+    stored_rows,
+)
 from riverlock.state.codec import encode
+from riverlock.state.columns.packed import unpacked
 from riverlock.state.layout import StateLayout
-from riverlock.state.packed import unpacked
 from riverlock.state.spec import Value
 
 EDGES = [

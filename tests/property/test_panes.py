@@ -15,21 +15,22 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 from tests.property import test_windows as windows
 from tests.property.test_working_copy import World
-from tests.unit.runtime.tasks import RowStager, Tasks
+from tests.unit.worker.tasks import RowStager, Tasks
 
 from riverlock.core.hidden_columns import TIME
 from riverlock.core.types import Schema, Type, schema_of
-from riverlock.flow.partial import Merge, PartialAggregate
-from riverlock.flow.window_aggregate import WindowAggregate
-from riverlock.flow.windows import TimeWindows
-from riverlock.runtime import layers, panes, tail
-from riverlock.runtime.program import MAIN, UPDATES, EpochInfo, OperatorProgram
-from riverlock.runtime.redo import Redo
-from riverlock.runtime.task import KeyedEpoch, KeyedTask, Targets
-from riverlock.runtime.windowing import WindowRun
-from riverlock.state.memory_store import MemoryStore
+from riverlock.operators.aggregates.partial import Merge, PartialAggregate
+from riverlock.operators.shipped import MAIN, UPDATES, EpochInfo, OperatorProgram
+from riverlock.operators.windows import panes
+from riverlock.operators.windows.window_aggregate import WindowAggregate
+from riverlock.operators.windows.window_run import WindowRun
+from riverlock.program.windows import TimeWindows
+from riverlock.state.copy import layers, tail
+from riverlock.state.copy.memory import MemoryStore
+from riverlock.state.copy.redo import Redo
 from riverlock.state.store import Changes, Version
 from riverlock.storage import LocalStorage
+from riverlock.worker.task import KeyedEpoch, KeyedTask, Targets
 
 DOUBLE = Type("double")
 AGGREGATES = {

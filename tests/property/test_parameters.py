@@ -13,8 +13,8 @@ from tests.unit.snapshot.killing import killed_at
 from tests.unit.snapshot.small_flow import Row, SmallFlow, Sums
 
 import riverlock as rl
-from riverlock.snapshot.records import Change
-from riverlock.snapshot.requests import add_request
+from riverlock.snapshot.format.records import Change
+from riverlock.snapshot.format.requests import add_request
 
 ROWS: list[Row] = [(f"k{n * 7 % 5}", n % 11 + 1) for n in range(40)]
 EPOCH_ROWS = 3

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riverlock.runtime import redo as redo_module
-from riverlock.runtime.redo import Redo, forget_recent, read_redo, write_redo
-from riverlock.snapshot.sealed import checksum
+from riverlock.snapshot.format.sealed import checksum
+from riverlock.state.copy import redo as redo_module
+from riverlock.state.copy.redo import Redo, forget_recent, read_redo, write_redo
 from riverlock.state.store import Changes
 
 BYTES = st.binary(min_size=1, max_size=20)

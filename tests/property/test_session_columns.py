@@ -20,17 +20,17 @@ from riverlock.core.errors import StateTypeError
 from riverlock.core.hidden_columns import GAP as GAP_COLUMN
 from riverlock.core.times import END_US, from_micros
 from riverlock.core.types import Field, Schema, Type, schema_of, type_of
-from riverlock.flow.contents import Aggregates
-from riverlock.flow.partial import Merge, PartialAggregate
-from riverlock.flow.sessions import Sessions
-from riverlock.flow.sketches import Percentiles
-from riverlock.flow.windows import SessionWindows
-from riverlock.runtime import operator
-from riverlock.runtime.sessioning import merge_sessions
+from riverlock.operators.aggregates.partial import Merge, PartialAggregate
+from riverlock.operators.aggregates.sketches import Percentiles
+from riverlock.operators.sessions.session_run import merge_sessions
+from riverlock.operators.sessions.session_windows import Sessions
+from riverlock.operators.windows.window_contents import Aggregates
+from riverlock.program.windows import SessionWindows
 from riverlock.state.keys import timer_slot
 from riverlock.state.store import EVENT
 from riverlock.testing import harness
 from riverlock.testing.harness import Harness
+from riverlock.worker import dispatch
 
 GAP, ENDLESS = 10, (1 << 63) - 1
 LONG, DOUBLE, INSTANT = Type("long"), Type("double"), Type("timestamp")
@@ -133,7 +133,7 @@ def watched(*, is_loop: bool) -> Iterator[list[int | None]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            operator, "merge_sessions", (lambda *_: None) if is_loop else by_column
+            dispatch, "merge_sessions", (lambda *_: None) if is_loop else by_column
         )
         yield heads
 

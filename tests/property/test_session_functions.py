@@ -17,11 +17,11 @@ from riverlock.core.errors import (
 from riverlock.core.hidden_columns import GAP as GAP_COLUMN
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import schema_of
-from riverlock.flow.contents import Content, Fold, Kept
-from riverlock.flow.gathering import Gathering
-from riverlock.flow.sessions import Sessions
-from riverlock.flow.triggers import Trigger
-from riverlock.flow.windows import SessionWindows
+from riverlock.operators.sessions.session_windows import Sessions
+from riverlock.operators.windows.window_contents import Content, Fold, Kept
+from riverlock.operators.windows.window_operator import Gathering
+from riverlock.program.triggers import Trigger
+from riverlock.program.windows import SessionWindows
 from riverlock.testing import harness, run_local
 from riverlock.testing.harness import Harness
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import Type, schema_of, type_of
-from riverlock.flow.contents import Aggregates
-from riverlock.flow.partial import Merge, PartialAggregate
-from riverlock.flow.sessions import Sessions
-from riverlock.flow.sketches import Percentiles
-from riverlock.flow.windows import SessionWindows
+from riverlock.operators.aggregates.partial import Merge, PartialAggregate
+from riverlock.operators.aggregates.sketches import Percentiles
+from riverlock.operators.sessions.session_windows import Sessions
+from riverlock.operators.windows.window_contents import Aggregates
+from riverlock.program.windows import SessionWindows
 from riverlock.testing import harness
 from riverlock.testing.harness import Harness
 

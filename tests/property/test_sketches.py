@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riverlock.core.types import Type, type_of
-from riverlock.flow.partial import PythonAggregate
-from riverlock.flow.sketches import DistinctCount, Percentiles
+from riverlock.operators.aggregates.partial import PythonAggregate
+from riverlock.operators.aggregates.sketches import DistinctCount, Percentiles
 from riverlock.state.codec import codec_of
 
 DOUBLE = Type("double")

@@ -15,10 +15,10 @@ import riverlock as rl
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import schema_of
-from riverlock.flow.contents import Fold, Kept
-from riverlock.flow.gathering import Gathering
-from riverlock.flow.triggers import Trigger
-from riverlock.flow.windows import GlobalWindow, SessionWindows, TimeWindows, Windows
+from riverlock.operators.windows.window_contents import Fold, Kept
+from riverlock.operators.windows.window_operator import Gathering
+from riverlock.program.triggers import Trigger
+from riverlock.program.windows import GlobalWindow, SessionWindows, TimeWindows, Windows
 from riverlock.testing import harness, run_local
 from riverlock.testing.harness import Harness
 

@@ -19,7 +19,7 @@ import riverlock as rl
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import from_micros, micros
-from riverlock.flow.windows import SessionWindows, TimeWindows, Windows
+from riverlock.program.windows import SessionWindows, TimeWindows, Windows
 from riverlock.testing.local import LocalRun
 
 GAP, LATEST = 10, 15

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import from_micros
-from riverlock.flow.whole_table import WholeTable
+from riverlock.operators.aggregates.whole_table import WholeTable
 from riverlock.testing import harness
 
 COLUMNS = "k string, window_start timestamp, n long"

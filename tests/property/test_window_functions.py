@@ -15,11 +15,15 @@ from hypothesis import strategies as st
 from riverlock.core.errors import UserCodeError
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import schema_of
-from riverlock.flow.ranking import Ranking
-from riverlock.flow.sliding_reduce import SlidingReduce
-from riverlock.flow.window_functions import WindowApply, WindowFunction, WindowReduce
-from riverlock.flow.window_top import WindowTop
-from riverlock.flow.windows import TimeWindows
+from riverlock.operators.top import Ranking
+from riverlock.operators.windows.sliding_reduce import SlidingReduce
+from riverlock.operators.windows.window_functions import (
+    WindowApply,
+    WindowFunction,
+    WindowReduce,
+)
+from riverlock.operators.windows.window_top import WindowTop
+from riverlock.program.windows import TimeWindows
 from riverlock.testing import harness
 from riverlock.testing.harness import Harness
 

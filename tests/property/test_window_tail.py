@@ -9,12 +9,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riverlock.runtime.layers import DELETED, Layer
-from riverlock.runtime.redo import Redo
-from riverlock.runtime.tail import Tail, TailReader
+from riverlock.state.copy.layers import DELETED, Layer
+from riverlock.state.copy.lmdb import LmdbStore
+from riverlock.state.copy.memory import MemoryStore
+from riverlock.state.copy.redo import Redo
+from riverlock.state.copy.tail import Tail, TailReader
 from riverlock.state.keys import window_bytes
-from riverlock.state.lmdb_store import LmdbStore
-from riverlock.state.memory_store import MemoryStore
 from riverlock.state.store import Changes, Version
 
 Entry = tuple[int, int, int]

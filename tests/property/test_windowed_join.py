@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.property.test_joins import Arrivals, Event, arrivals, instant, late, run
 
 from riverlock.core.times import duration_us
-from riverlock.flow.windowed_join import WindowedJoin
-from riverlock.flow.windows import TimeWindows
+from riverlock.operators.joins.windowed_join import WindowedJoin
+from riverlock.program.windows import TimeWindows
 
 # Sizes and slides in seconds; panes are shorter than slides in the second.
 WINDOWS = [(5, 5, 0), (6, 4, 1), (9, 3, 0)]

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from riverlock.core.hidden_columns import GROUP, ROWS, SEQ, TIME, WINDOW
 from riverlock.core.times import END_US
 from riverlock.core.types import Schema, Type, schema_of
-from riverlock.flow.aggregator import Aggregator, NamedAggregator
-from riverlock.flow.partial import Merge, PartialAggregate
-from riverlock.flow.window_aggregate import WindowAggregate
-from riverlock.flow.windows import TimeWindows
-from riverlock.runtime.program import MAIN, UPDATES, EpochInfo, OperatorProgram
-from riverlock.runtime.redo import Redo
-from riverlock.runtime.windowing import WindowRun
+from riverlock.operators.aggregates.aggregator import Aggregator, NamedAggregator
+from riverlock.operators.aggregates.partial import Merge, PartialAggregate
+from riverlock.operators.shipped import MAIN, UPDATES, EpochInfo, OperatorProgram
+from riverlock.operators.windows.window_aggregate import WindowAggregate
+from riverlock.operators.windows.window_run import WindowRun
+from riverlock.program.windows import TimeWindows
+from riverlock.state.copy.memory import MemoryStore
+from riverlock.state.copy.rebuilding import changes_of
+from riverlock.state.copy.redo import Redo
 from riverlock.state.keys import key_group
-from riverlock.state.memory_store import MemoryStore
-from riverlock.state.restore import changes_of
 from riverlock.state.store import EVENT, Version
 
 LONG, STRING = Type("long"), Type("string")

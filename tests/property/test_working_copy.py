@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.unit.runtime.tasks import GROUPS, Tasks
+from tests.unit.worker.tasks import GROUPS, Tasks
 
 from riverlock.core.times import seconds
-from riverlock.flow.process import Process
-from riverlock.runtime import layers, tail
-from riverlock.runtime.redo import forget_recent
-from riverlock.snapshot.compaction import Compaction, compact
-from riverlock.snapshot.layout import RegionPaths
-from riverlock.state.lmdb_store import close_all
+from riverlock.program.process import Process
+from riverlock.snapshot.format.store_layout import RegionPaths
+from riverlock.snapshot.retention.compaction import Compaction, compact
+from riverlock.state.copy import layers, tail
+from riverlock.state.copy.lmdb import close_all
+from riverlock.state.copy.redo import forget_recent
 from riverlock.state.spec import Value
 from riverlock.storage import LocalStorage
 

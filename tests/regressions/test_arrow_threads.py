@@ -9,7 +9,7 @@ _PROGRAM = """
 import os
 import pyarrow as pa
 import pyarrow.parquet as pq
-from riverlock.snapshot.files import encode_table, table_of
+from riverlock.snapshot.format.state_files import encode_table, table_of
 
 table = pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]})
 data = encode_table(table)

@@ -9,20 +9,20 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.unit.runtime.tasks import GROUPS, KEYS, Tasks
+from tests.unit.worker.tasks import GROUPS, KEYS, Tasks
 
 from riverlock.core.hidden_columns import GROUP, SEQ
 from riverlock.core.types import schema_of
-from riverlock.flow.process import Process
-from riverlock.runtime import working_copy
-from riverlock.runtime.inputs import keyed_input
-from riverlock.runtime.program import OperatorProgram
-from riverlock.runtime.redo import forget_recent
-from riverlock.snapshot.compaction import Compaction, compact
-from riverlock.snapshot.files import read_table
-from riverlock.snapshot.layout import RegionPaths
+from riverlock.operators.shipped import OperatorProgram
+from riverlock.operators.task_input import keyed_input
+from riverlock.program.process import Process
+from riverlock.snapshot.format.state_files import read_table
+from riverlock.snapshot.format.store_layout import RegionPaths
+from riverlock.snapshot.retention.compaction import Compaction, compact
+from riverlock.state.copy import working_copy
+from riverlock.state.copy.lmdb import close_all
+from riverlock.state.copy.redo import forget_recent
 from riverlock.state.keys import key_group, owner_of
-from riverlock.state.lmdb_store import close_all
 from riverlock.state.spec import Value
 from riverlock.storage import LocalStorage
 from riverlock.testing import harness

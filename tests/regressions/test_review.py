@@ -12,21 +12,21 @@ import pyarrow as pa
 import pytest
 
 import riverlock as rl
+from riverlock.connectors.base.stager import StagePoint
+from riverlock.connectors.builtin_stagers import TableStager
 from riverlock.core.hidden_columns import SEQ, TIME
-from riverlock.flow.graph import declared_behind_keyed
-from riverlock.runtime.event_times import greatest_times
-from riverlock.runtime.task import Staging, Targets
-from riverlock.sinks.stager import StagePoint
-from riverlock.sinks.stagers import TableStager
+from riverlock.program.graph import declared_behind_keyed
 from riverlock.storage import LocalStorage
+from riverlock.worker.event_times import greatest_times
+from riverlock.worker.task import Staging, Targets
 
 
 def test_a_file_that_vanishes_while_the_folder_is_listed_is_not_there(
     tmp_path: Path, store: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from riverlock import sources
-    from riverlock.snapshot.layout import RegionPaths
-    from riverlock.spark.readers.files import FilesReader
+    from riverlock.connectors.files.reading.reader import FilesReader
+    from riverlock.snapshot.format.store_layout import RegionPaths
 
     (tmp_path / "a.json").write_text("{}\n")
     source = sources.files(str(tmp_path), format="json", schema="n bigint")
@@ -94,9 +94,9 @@ def test_an_output_and_a_sink_of_the_same_name_do_not_share_a_file(
 def test_what_expires_in_an_epoch_that_is_aborted_stays(
     store: LocalStorage, tmp_path: Path
 ) -> None:
-    from riverlock.runtime.baseline import Baseline
-    from riverlock.runtime.working_copy import WorkingCopy
-    from riverlock.state.lmdb_store import LmdbStore
+    from riverlock.state.copy.baseline import Baseline
+    from riverlock.state.copy.lmdb import LmdbStore
+    from riverlock.state.copy.working_copy import WorkingCopy
     from riverlock.state.store import Changes, Version
 
     copy = WorkingCopy(tmp_path / "work", (0, 8), "t")
@@ -196,14 +196,14 @@ def test_landed_rows_keep_the_order_of_their_segments(
 ) -> None:
     import pyarrow as pa
 
+    from riverlock.connectors.base.stager import StagePoint
+    from riverlock.connectors.builtin_stagers import TableStager
+    from riverlock.connectors.spark_stream.landing import LandingReader
     from riverlock.core.hidden_columns import SEQ
-    from riverlock.flow.graph import Read
-    from riverlock.sinks.stager import StagePoint
-    from riverlock.sinks.stagers import TableStager
-    from riverlock.snapshot.channel import Channel, Segment
-    from riverlock.snapshot.records import InputRange
-    from riverlock.spark.frames import Frames
-    from riverlock.spark.readers.landing import LandingReader
+    from riverlock.engines.jobs.frames.nodes import Frames
+    from riverlock.program.graph import Read
+    from riverlock.snapshot.format.channels import Channel, Segment
+    from riverlock.snapshot.format.records import InputRange
     from riverlock.storage.open import open_storage
 
     storage = open_storage(str(tmp_path / "store"))

@@ -18,6 +18,11 @@ import pytest
 from tests.unit.snapshot.builders import PATHS, catalog, manifest, write
 
 import riverlock as rl
+from riverlock.connectors.base.committer import Owner
+from riverlock.connectors.base.stager import StagePoint
+from riverlock.connectors.builtin_committers import FileCommitter
+from riverlock.connectors.builtin_stagers import FileStager
+from riverlock.connectors.outputs import check_outputs
 from riverlock.coordinator.events import Compacted
 from riverlock.core.errors import (
     CommitRejectedError,
@@ -26,26 +31,21 @@ from riverlock.core.errors import (
     SinkError,
     SnapshotNotFoundError,
 )
-from riverlock.runtime.cleaner import Cleaner
+from riverlock.driver.cleaner import Cleaner
 from riverlock.sinks import files as file_sink
-from riverlock.sinks.committer import Owner
-from riverlock.sinks.committers import FileCommitter
-from riverlock.sinks.outputs import check_outputs
-from riverlock.sinks.stager import StagePoint
-from riverlock.sinks.stagers import FileStager
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.compaction import MAX_SPANS
-from riverlock.snapshot.merged import note_merged
-from riverlock.snapshot.records import (
+from riverlock.snapshot.format.merged_files import note_merged
+from riverlock.snapshot.format.records import (
     InputRange,
     Manifest,
     Merged,
     SinkOutput,
     StateFile,
 )
-from riverlock.snapshot.retention import Retention, sweep
-from riverlock.snapshot.sealed import checksum
-from riverlock.snapshot.verify import verify
+from riverlock.snapshot.format.sealed import checksum
+from riverlock.snapshot.retention.compaction import MAX_SPANS
+from riverlock.snapshot.retention.policy import Retention, sweep
+from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage import LocalStorage
 
 
@@ -560,7 +560,7 @@ def test_the_sweep_comes_back_every_ten_epochs(
     cleaner = Cleaner(catalog(store), Retention())
     now = 0
     monkeypatch.setattr(
-        "riverlock.runtime.cleaner.sweep", lambda *a, **k: swept.append(now)
+        "riverlock.driver.cleaner.sweep", lambda *a, **k: swept.append(now)
     )
 
     for now in (5, 6, 14, 15, 24, 26, 27):

@@ -8,7 +8,7 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, store_argument
-from riverlock.core.arrow_values import python_rows
+from riverlock.core.values.arrow_values import python_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +47,7 @@ def changes(  # noqa: PLR0913 - the options of the command
       riverlock changes store 41..42 velocity
       riverlock changes store before-upgrade.. velocity spent --json
     """
-    from riverlock.query.store import open_store
+    from riverlock.query.opened_store import open_store
 
     first, dots, last = span.partition("..")
     if not first or not dots:

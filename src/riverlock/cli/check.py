@@ -13,15 +13,15 @@ from riverlock.cli.command import command
 from riverlock.cli.run import open_app, session_options
 from riverlock.cli.set import parameter_rows
 from riverlock.cli.state import kind
+from riverlock.connectors.base.sink import Making, Probed
 from riverlock.core.errors import DefinitionError, SinkError, SinkUnavailableError
-from riverlock.sinks.base import Making, Probed
 
 if TYPE_CHECKING:
+    from riverlock.connectors.base.committer import Committer
+    from riverlock.engines.jobs.stages import CompiledFlow
     from riverlock.flow.flow import Flow
-    from riverlock.sinks.committer import Committer
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Manifest
-    from riverlock.spark.compile import CompiledFlow
+    from riverlock.snapshot.format.records import Manifest
 
 __all__ = ["check"]
 
@@ -69,9 +69,9 @@ def check(
 
 def _going_on(compiled: CompiledFlow, store: str) -> dict[str, Any]:
     """Return what a start on a store would be refused for, or do to its state."""
-    from riverlock.spark.continuing import obstacles
-    from riverlock.spark.options import RunOptions
-    from riverlock.spark.runner import readers_of
+    from riverlock.driver.run_options import RunOptions
+    from riverlock.engines.jobs.continuing import obstacles
+    from riverlock.engines.jobs.runner import readers_of
     from riverlock.spark.session import local_session
 
     catalog = _catalog(store)
@@ -92,7 +92,7 @@ def _going_on(compiled: CompiledFlow, store: str) -> dict[str, Any]:
 def _upgrade(
     catalog: Catalog, compiled: CompiledFlow, newest: Manifest
 ) -> dict[str, Any]:
-    from riverlock.spark.adoption import upgrade_of
+    from riverlock.engines.jobs.adoption import upgrade_of
 
     upgrade = upgrade_of(catalog, compiled, newest)
     inputs = compiled.inputs(newest)
@@ -119,7 +119,7 @@ def _catalog(store: str) -> Catalog:
 
 
 def _store_to_make(store: str | None) -> list[dict[str, str]]:
-    from riverlock.snapshot.layout import FLOW
+    from riverlock.snapshot.format.store_layout import FLOW
 
     if store is None:
         return []
@@ -130,8 +130,8 @@ def _store_to_make(store: str | None) -> list[dict[str, str]]:
 def _facts(flow: Flow, store: str | None) -> dict[str, Any]:
     import tempfile
 
-    from riverlock.spark.committers import committer_of
-    from riverlock.spark.compile import KeyedStage
+    from riverlock.engines.jobs.sink_committers import committer_of
+    from riverlock.engines.jobs.stages import KeyedStage
     from riverlock.spark.session import local_session
     from riverlock.storage.open import open_storage
 

@@ -13,7 +13,7 @@ from riverlock.core.errors import RiverlockError
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Start
+    from riverlock.snapshot.format.records import Start
 
 __all__ = ["command", "open_catalog", "open_starting", "store_argument"]
 
@@ -58,7 +58,7 @@ def _guard(body: Body, options: dict[str, Any], *, debug: bool) -> int | None:
         caught = error
     except Exception as error:  # noqa: BLE001 - the last frame before the user
         caught = error
-    from riverlock.cli.errors import report
+    from riverlock.cli.error_text import report
 
     return report(caught, as_json=options["as_json"], debug=debug)
 

@@ -11,7 +11,7 @@ from riverlock.cli import text
 from riverlock.cli.command import command
 
 if TYPE_CHECKING:
-    from riverlock.snapshot.diff import Change, Diff
+    from riverlock.snapshot.verbs.diff import Change, Diff
 
 __all__ = ["diff"]
 

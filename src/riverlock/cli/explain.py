@@ -14,9 +14,9 @@ from riverlock.cli.set import parameter_rows
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from riverlock.snapshot.format.records import InputRange, Parameter
     from riverlock.snapshot.lineage import Leg, Lineage
-    from riverlock.snapshot.records import InputRange, Parameter
-    from riverlock.snapshot.touches import Touch
+    from riverlock.snapshot.provenance import Touch
 
 __all__ = ["explain"]
 
@@ -65,7 +65,7 @@ def _only_operator(address: str) -> str:
 
 
 def _show(found: Lineage, *, as_json: bool) -> None:
-    from riverlock.snapshot.parameters import parameters_of
+    from riverlock.snapshot.format.stored_parameters import parameters_of
 
     manifest, flow, run = found.manifest, found.flow, found.run
     origin = flow.origin

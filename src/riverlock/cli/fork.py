@@ -8,10 +8,10 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
-from riverlock.cli.plan import agreed, dry_run_option, yes_option
+from riverlock.cli.confirmation import agreed, dry_run_option, yes_option
 
 if TYPE_CHECKING:
-    from riverlock.snapshot.fork import Fork
+    from riverlock.snapshot.verbs.fork import Fork
 
 __all__ = ["fork", "forks"]
 
@@ -37,8 +37,8 @@ def fork(  # noqa: PLR0913 - the options of the command
       riverlock fork store@41 s3://bucket/trial --copy --yes
     """
     from riverlock.snapshot.address import open_address
-    from riverlock.snapshot.fork import fork as make
-    from riverlock.snapshot.fork import plan_fork
+    from riverlock.snapshot.verbs.fork import fork as make
+    from riverlock.snapshot.verbs.fork import plan_fork
     from riverlock.storage.open import open_storage
 
     catalog, target = open_address(address)
@@ -92,8 +92,8 @@ def forks(*, store: str, forget: str | None, as_json: bool) -> None:
       riverlock forks store
       riverlock forks store --forget 0b9e8f3d4c5a4c6e9f0a1b2c3d4e5f60
     """
-    from riverlock.snapshot.fork import forget_fork
-    from riverlock.snapshot.pins import forks as all_forks
+    from riverlock.snapshot.retention.pins import forks as all_forks
+    from riverlock.snapshot.verbs.fork import forget_fork
 
     catalog = open_catalog(store)
     if forget is not None:

@@ -9,10 +9,10 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
-from riverlock.cli.plan import agreed, dry_run_option, yes_option
+from riverlock.cli.confirmation import agreed, dry_run_option, yes_option
 
 if TYPE_CHECKING:
-    from riverlock.snapshot.expiry import Expiry
+    from riverlock.snapshot.verbs.expire import Expiry
 
 __all__ = ["expire", "unpin"]
 
@@ -91,8 +91,8 @@ def expire(  # noqa: PLR0913 - the options of the command
       riverlock expire store --older-than 7d --max-bytes 10GB --yes
     """
     from riverlock.core.times import duration
-    from riverlock.snapshot.expiry import Limits, plan_expiry
-    from riverlock.snapshot.expiry import expire as carry_out
+    from riverlock.snapshot.verbs.expire import Limits, plan_expiry
+    from riverlock.snapshot.verbs.expire import expire as carry_out
 
     catalog = open_catalog(store)
     limits = Limits(

@@ -8,7 +8,7 @@ import click
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.format.records import Manifest
 
 __all__ = ["open_place", "place_argument"]
 

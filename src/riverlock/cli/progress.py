@@ -15,7 +15,7 @@ from riverlock.cli.status import lag
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from riverlock.snapshot.status import Status
+    from riverlock.snapshot.format.run_status import Status
 
 __all__ = ["Progress", "line", "progress"]
 

@@ -8,11 +8,11 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
-from riverlock.cli.plan import agreed, dry_run_option, yes_option
+from riverlock.cli.confirmation import agreed, dry_run_option, yes_option
 from riverlock.cli.restore import facts_of, lines_of
 
 if TYPE_CHECKING:
-    from riverlock.snapshot.repair import Repair
+    from riverlock.snapshot.verbs.repair import Repair
 
 __all__ = ["repair"]
 
@@ -32,7 +32,7 @@ def repair(*, store: str, dry_run: bool, yes: bool, as_json: bool) -> int:
       riverlock repair store --dry-run
       riverlock repair store --yes --json
     """
-    from riverlock.snapshot.repair import plan_repair
+    from riverlock.snapshot.verbs.repair import plan_repair
     from riverlock.stores import mend
 
     catalog = open_catalog(store)

@@ -15,8 +15,8 @@ from riverlock.cli.run import open_app, session_options
 from riverlock.core.errors import InvalidConfigError
 
 if TYPE_CHECKING:
+    from riverlock.replay.rerun import EpochReplay, Replay
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.spark.replay import EpochReplay, Replay
 
 __all__ = ["replay"]
 
@@ -125,7 +125,7 @@ def _key(typed: str) -> Any:
 
 
 def _stepper() -> Any:
-    from riverlock.runtime.stepping import Stepper
+    from riverlock.replay.stepping import Stepper
 
     return Stepper()
 

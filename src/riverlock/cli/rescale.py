@@ -13,7 +13,7 @@ from riverlock.core.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.format.records import Manifest
 
 __all__ = ["rescale"]
 
@@ -42,8 +42,8 @@ def rescale(*, store: str, parallelism: int, seconds: float, as_json: bool) -> i
       riverlock rescale store 8
       riverlock rescale s3://bucket/shop 2 --wait 0 --json
     """
-    from riverlock.snapshot.records import Rescale
-    from riverlock.snapshot.requests import add_request
+    from riverlock.snapshot.format.records import Rescale
+    from riverlock.snapshot.format.requests import add_request
 
     catalog = open_catalog(store)
     wanted = min(parallelism, catalog.flow().key_groups)

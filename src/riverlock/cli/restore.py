@@ -9,13 +9,13 @@ import msgspec
 
 from riverlock.cli import text
 from riverlock.cli.command import command
-from riverlock.cli.plan import agreed, dry_run_option, yes_option
+from riverlock.cli.confirmation import agreed, dry_run_option, yes_option
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Manifest
-    from riverlock.snapshot.restore import Restore
+    from riverlock.snapshot.format.records import Manifest
     from riverlock.snapshot.timeline import Span
+    from riverlock.snapshot.verbs.restore import Restore
 
 __all__ = ["facts_of", "lines_of", "restore"]
 
@@ -42,7 +42,7 @@ def restore(
       riverlock restore store@41 --keep-output --yes
     """
     from riverlock.snapshot.address import open_address
-    from riverlock.snapshot.restore import plan_restore
+    from riverlock.snapshot.verbs.restore import plan_restore
     from riverlock.stores import go_back
 
     catalog, target = open_address(address)

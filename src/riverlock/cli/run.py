@@ -132,8 +132,8 @@ def open_app(app: App, *, master: str | None, conf: dict[str, str]) -> Flow:
     Raises:
         RiverlockError: Spark cannot start, or the file has no flow that can be used.
     """
-    from riverlock.spark.modules import send_by_value
     from riverlock.spark.session import local_session
+    from riverlock.spark.user_modules import send_by_value
 
     with worker_path(app.folder):
         local_session(f"riverlock {app.file.name}", master=master, conf=conf)

@@ -13,8 +13,8 @@ from riverlock.cli.command import command, open_catalog, store_argument
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.parameters import Parameters
-    from riverlock.snapshot.records import Change, Manifest
+    from riverlock.snapshot.format.records import Change, Manifest
+    from riverlock.snapshot.format.stored_parameters import Parameters
 
 __all__ = ["parameter_rows", "print_parameters", "set_parameters"]
 
@@ -54,8 +54,8 @@ def set_parameters(
       riverlock set store velocity.limit=200 velocity.hosts='["a", "b"]'
       riverlock set store velocity.limit --default
     """
-    from riverlock.snapshot.parameters import check_change, parameters_of
-    from riverlock.snapshot.requests import add_request
+    from riverlock.snapshot.format.requests import add_request
+    from riverlock.snapshot.format.stored_parameters import check_change, parameters_of
 
     catalog = open_catalog(store)
     newest = catalog.resolve(None)
@@ -73,8 +73,8 @@ def set_parameters(
 
 
 def _parsed(known: Parameters, changes: tuple[str, ...], *, to_default: bool) -> Change:
-    from riverlock.snapshot.parameters import parsed_value
-    from riverlock.snapshot.records import Change
+    from riverlock.snapshot.format.records import Change
+    from riverlock.snapshot.format.stored_parameters import parsed_value
 
     values: dict[str, dict[str, Any]] = {}
     defaults: dict[str, tuple[str, ...]] = {}
@@ -104,7 +104,7 @@ def _wait(
     catalog: Catalog, number: int, before: int, seconds: float
 ) -> Manifest | None:
     """Return the first epoch that has taken up a request."""
-    from riverlock.snapshot.requests import taken_at
+    from riverlock.snapshot.format.requests import taken_at
 
     deadline = time.monotonic() + seconds
     while True:
@@ -117,7 +117,7 @@ def _wait(
 def _tell(
     wanted: Change, run: int | None, taken: Manifest | None, *, as_json: bool
 ) -> int:
-    from riverlock.snapshot.parameters import misfits, parameters_of
+    from riverlock.snapshot.format.stored_parameters import misfits, parameters_of
 
     known = {} if taken is None else parameters_of(taken.operators)
     passed_over = [] if taken is None else misfits(known, wanted)
@@ -200,8 +200,8 @@ def print_parameters(rows: list[dict[str, Any]]) -> None:
 
 
 def _show(catalog: Catalog, newest: Manifest, *, as_json: bool) -> None:
-    from riverlock.snapshot.parameters import parameters_of
-    from riverlock.snapshot.requests import pending_changes
+    from riverlock.snapshot.format.requests import pending_changes
+    from riverlock.snapshot.format.stored_parameters import parameters_of
 
     rows = parameter_rows(parameters_of(newest.operators))
     pending = pending_changes(catalog, newest)

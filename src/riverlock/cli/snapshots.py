@@ -100,7 +100,7 @@ def _names(catalog: Catalog) -> dict[int, list[str]]:
 
 
 def _row(catalog: Catalog, epoch: int, names: list[str]) -> dict[str, Any]:
-    from riverlock.snapshot.status import input_rows
+    from riverlock.snapshot.format.run_status import input_rows
 
     try:
         manifest = catalog.manifest(epoch)

@@ -11,7 +11,7 @@ import click
 from riverlock.cli import text
 from riverlock.cli.command import command
 from riverlock.cli.places import open_place, place_argument
-from riverlock.core.arrow_values import python_values
+from riverlock.core.values.arrow_values import python_values
 
 if TYPE_CHECKING:
     import pyarrow as pa

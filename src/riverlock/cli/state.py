@@ -10,14 +10,14 @@ import click
 from riverlock.cli import text
 from riverlock.cli.command import command
 from riverlock.cli.places import open_place, place_argument
-from riverlock.core.arrow_values import python_rows
 from riverlock.core.errors import RiverlockError
+from riverlock.core.values.arrow_values import python_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Manifest, OperatorState, Variable
+    from riverlock.snapshot.format.records import Manifest, OperatorState, Variable
 
 __all__ = ["state"]
 
@@ -161,9 +161,9 @@ class _View:
     def __init__(
         self, catalog: Catalog, manifest: Manifest, uid: str, key: str | None
     ) -> None:
-        from riverlock.cli.keys import typed_key
-        from riverlock.query.keys import place_of
-        from riverlock.snapshot.reader import operator_of, read_entries
+        from riverlock.cli.key_text import typed_key
+        from riverlock.query.key_spans import place_of
+        from riverlock.snapshot.state_reader import operator_of, read_entries
 
         self._store = catalog.storage.uri
         self._state = operator_of(manifest, uid, store=self._store)

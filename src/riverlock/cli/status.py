@@ -15,9 +15,9 @@ from riverlock.core.errors import StorageNotFoundError
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.format.records import Manifest, Run, Start
+    from riverlock.snapshot.format.run_status import Status
     from riverlock.snapshot.owner import Life
-    from riverlock.snapshot.records import Manifest, Run, Start
-    from riverlock.snapshot.status import Status
 
 __all__ = ["status"]
 
@@ -75,12 +75,12 @@ def _show(catalog: Catalog, *, as_json: bool) -> None:
 
 def collect(catalog: Catalog) -> dict[str, Any]:
     """Return all that the store tells of a flow now."""
-    from riverlock.snapshot.input_times import input_times
-    from riverlock.snapshot.layout import FLOW
+    from riverlock.snapshot.format.input_times import input_times
+    from riverlock.snapshot.format.run_status import status_of
+    from riverlock.snapshot.format.store_layout import FLOW
+    from riverlock.snapshot.format.stored_parameters import parameters_of
     from riverlock.snapshot.owner import Life, life_of
-    from riverlock.snapshot.parameters import parameters_of
     from riverlock.snapshot.starts import starts
-    from riverlock.snapshot.status import status_of
 
     now = text.now_us()
     newest, run, live = catalog.newest(), catalog.newest_run(), _live(catalog)
@@ -132,7 +132,7 @@ def collect(catalog: Catalog) -> dict[str, Any]:
 
 def _coming(start: Start) -> Run:
     """Return a start as the run that it will be, whose number is not known yet."""
-    from riverlock.snapshot.records import Run
+    from riverlock.snapshot.format.records import Run
 
     return Run(
         run=0,
@@ -145,8 +145,8 @@ def _coming(start: Start) -> Run:
 
 
 def _live(catalog: Catalog) -> Status | None:
-    from riverlock.snapshot.sealed import read_hint
-    from riverlock.snapshot.status import Status
+    from riverlock.snapshot.format.run_status import Status
+    from riverlock.snapshot.format.sealed import read_hint
 
     try:
         return read_hint(catalog.storage.get(catalog.paths.status), Status)

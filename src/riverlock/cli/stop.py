@@ -13,7 +13,7 @@ from riverlock.core.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Run, Start
+    from riverlock.snapshot.format.records import Run, Start
 
 __all__ = ["stop"]
 
@@ -39,9 +39,9 @@ def stop(*, store: str, savepoint: str | None, timeout: str, as_json: bool) -> i
       riverlock stop store --savepoint before-upgrade
     """
     from riverlock.core.times import duration
+    from riverlock.snapshot.format.records import Stop
+    from riverlock.snapshot.format.requests import add_request
     from riverlock.snapshot.owner import life_of
-    from riverlock.snapshot.records import Stop
-    from riverlock.snapshot.requests import add_request
     from riverlock.snapshot.starts import is_of
 
     deadline = time.monotonic() + duration(timeout).total_seconds()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from riverlock.snapshot.input_times import InputTime
+    from riverlock.snapshot.format.input_times import InputTime
 
 __all__ = [
     "age",

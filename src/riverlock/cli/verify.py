@@ -10,7 +10,7 @@ from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
 
 if TYPE_CHECKING:
-    from riverlock.snapshot.inspection import Inspection
+    from riverlock.snapshot.verbs.inspection import Inspection
 
 __all__ = ["verify"]
 
@@ -29,7 +29,7 @@ def verify(*, store: str, as_json: bool) -> int:
       riverlock verify store
       riverlock verify store --json | jq .newest_whole
     """
-    from riverlock.snapshot.inspection import inspect
+    from riverlock.snapshot.verbs.inspection import inspect
 
     found = inspect(open_catalog(store))
     reports = found.epochs

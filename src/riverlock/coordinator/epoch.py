@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 
     from riverlock.coordinator.votes import Vote
     from riverlock.core.errors import SinkError
-    from riverlock.snapshot.parameters import Parameters
-    from riverlock.snapshot.records import InputRange, Manifest, StateFile, Watermark
+    from riverlock.snapshot.format.records import (
+        InputRange,
+        Manifest,
+        StateFile,
+        Watermark,
+    )
+    from riverlock.snapshot.format.stored_parameters import Parameters
 
 __all__ = [
     "FIRST_EPOCH",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from riverlock.coordinator.votes import Vote
     from riverlock.core.errors import RiverlockError
-    from riverlock.snapshot.records import (
+    from riverlock.snapshot.format.records import (
         Change,
         InputRange,
         Manifest,

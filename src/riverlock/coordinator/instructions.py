@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from riverlock.coordinator.events import AbortReason
     from riverlock.coordinator.votes import Vote
     from riverlock.core.errors import RiverlockError
-    from riverlock.snapshot.records import Manifest, SinkOutput
+    from riverlock.snapshot.format.records import Manifest, SinkOutput
 
 __all__ = [
     "AbortEpoch",

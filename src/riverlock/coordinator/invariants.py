@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from riverlock.coordinator.events import Planned
     from riverlock.coordinator.phase import State
     from riverlock.coordinator.plan import RegionPlan
-    from riverlock.snapshot.records import Manifest, StateFile
+    from riverlock.snapshot.format.records import Manifest, StateFile
 
 __all__ = [
     "check_planned",

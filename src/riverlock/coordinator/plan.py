@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from riverlock.coordinator.restart import RestartPolicy
-    from riverlock.snapshot.parameters import Parameters
-    from riverlock.snapshot.records import Meaning, Parameter, Variable
+    from riverlock.snapshot.format.records import Meaning, Parameter, Variable
+    from riverlock.snapshot.format.stored_parameters import Parameters
 
 __all__ = ["OperatorPlan", "RegionPlan"]
 

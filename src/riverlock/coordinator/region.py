@@ -32,7 +32,7 @@ from riverlock.coordinator.invariants import (
     check_state,
     require,
 )
-from riverlock.coordinator.parameters import planned_parameters
+from riverlock.coordinator.parameters_in_force import planned_parameters
 from riverlock.coordinator.phase import (
     TRANSITIONS,
     BackingOff,
@@ -65,8 +65,8 @@ from riverlock.core.errors import (
 if TYPE_CHECKING:
     from riverlock.coordinator.plan import RegionPlan
     from riverlock.core.errors import RiverlockError
-    from riverlock.snapshot.parameters import Parameters
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.format.records import Manifest
+    from riverlock.snapshot.format.stored_parameters import Parameters
 
 __all__ = ["RegionCoordinator"]
 

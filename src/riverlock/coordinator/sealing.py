@@ -13,7 +13,7 @@ import msgspec
 
 from riverlock.coordinator.epoch import SealedEpoch, epoch_after
 from riverlock.coordinator.watermarks import advanced, operator_watermark
-from riverlock.snapshot.records import (
+from riverlock.snapshot.format.records import (
     FORMAT,
     InputRange,
     Manifest,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from riverlock.coordinator.epoch import Compaction, PendingEpoch
     from riverlock.coordinator.plan import OperatorPlan, RegionPlan
     from riverlock.coordinator.votes import OperatorVote, Vote
-    from riverlock.snapshot.records import StateFile
+    from riverlock.snapshot.format.records import StateFile
 
 __all__ = ["compact", "passed_over", "seal"]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotatio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from riverlock.snapshot.records import StateFile, TimerHeads
+from riverlock.snapshot.format.records import StateFile, TimerHeads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from riverlock.core.times import START_US
-from riverlock.snapshot.records import PartitionTime, Watermark
+from riverlock.snapshot.format.records import PartitionTime, Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

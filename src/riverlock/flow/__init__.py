@@ -1,1 +1,1 @@
-"""The program as a frozen description."""
+"""What users build with: Flow, Stream and their kin."""

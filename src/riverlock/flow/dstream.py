@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from riverlock.flow.windows import sliding
+from riverlock.program.windows import sliding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from riverlock.flow.stream import KeyedStream, Stream
     from riverlock.flow.windowed import WindowedStream
-    from riverlock.flow.windows import TimeWindows
+    from riverlock.program.windows import TimeWindows
 
 __all__ = ["KeyedWindowOperations", "WindowOperations"]
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from riverlock.connectors.base.source import Source
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.ids import check_name
-from riverlock.flow.graph import Keyed, Output, Read, RowWise, Write
-from riverlock.flow.meaning import settings_of
 from riverlock.flow.stream import Stream
-from riverlock.sources.base import Source
+from riverlock.program.graph import Keyed, Output, Read, RowWise, Write
+from riverlock.program.meaning import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from riverlock.flow.graph import Node
-    from riverlock.sinks.base import Sink
+    from riverlock.connectors.base.sink import Sink
+    from riverlock.program.graph import Node
 
 __all__ = ["Flow"]
 
@@ -158,7 +158,7 @@ class Flow:
         uids, keyed = dict(self._uids), list(self.keyed)
         generated = dict(self.generated)
         try:
-            translated: Stream = import_module("riverlock.spark.sql").translate(
+            translated: Stream = import_module("riverlock.engines.jobs.sql").translate(
                 self, query, tables, uid=uid, lateness=lateness
             )
         except BaseException:
@@ -216,7 +216,7 @@ class Flow:
     @property
     def nodes(self) -> list[Node | Write]:
         """All nodes that lead to state or to a sink, inputs first."""
-        from riverlock.flow.graph import inputs_of
+        from riverlock.program.graph import inputs_of
 
         order: dict[Node | Write, None] = {}
 
@@ -237,7 +237,7 @@ class Flow:
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the graph as plain data, for people, status and fingerprints."""
-        from riverlock.flow.graph import inputs_of
+        from riverlock.program.graph import inputs_of
 
         nodes = self.nodes
         numbers = {node: number for number, node in enumerate(nodes)}
@@ -258,7 +258,7 @@ class Flow:
         Args:
             store: Directory or object-store URI that holds the flow's state.
             options: ``available_now``, ``parallelism``, ``spark`` and the others of
-                ``riverlock.spark.options.RunOptions``.
+                ``riverlock.driver.run_options.RunOptions``.
         """
         return self._runner().run(self, store, **options)
 
@@ -293,14 +293,14 @@ class Flow:
             SnapshotNotFoundError: An epoch, or the one before, is not kept.
             SourceError: The input of an epoch is gone.
         """
-        return import_module("riverlock.spark.replay").replay(
+        return import_module("riverlock.replay.rerun").replay(
             self, store, first, last, **options
         )
 
     @staticmethod
     def _runner() -> Any:
         # Found by name: the description must not depend on what runs it.
-        return import_module("riverlock.spark.runner")
+        return import_module("riverlock.engines.jobs.runner")
 
 
 def _detail(node: object) -> str:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.flow.connect import ConnectedStreams
-from riverlock.flow.gathering import Gathering
-from riverlock.flow.graph import Keyed
-from riverlock.flow.interval_join import IntervalJoin
-from riverlock.flow.joins import EventTimeJoin, Join, LatestJoin, Lookup
-from riverlock.flow.timing import check_event_time, positive_duration
-from riverlock.flow.windowed_join import WindowedJoin
+from riverlock.operators.joins.interval_join import IntervalJoin
+from riverlock.operators.joins.keyed_join import EventTimeJoin, Join, LatestJoin, Lookup
+from riverlock.operators.joins.windowed_join import WindowedJoin
+from riverlock.operators.windows.window_operator import Gathering
+from riverlock.program.graph import Keyed
+from riverlock.program.time_basis import check_event_time, positive_duration
+from riverlock.program.two_inputs import ConnectedStreams
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from riverlock.core.types import Schema
     from riverlock.flow.stream import Stream
-    from riverlock.flow.windows import TimeWindows
+    from riverlock.program.windows import TimeWindows
 
 __all__ = ["Joinable"]
 

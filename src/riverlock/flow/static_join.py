@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from riverlock.core.types import Schema
-    from riverlock.flow.graph import Node, Relational
     from riverlock.flow.stream import Stream
+    from riverlock.program.graph import Node, Relational
 
 __all__ = ["StaticJoinable"]
 

@@ -5,14 +5,29 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
+from riverlock.connectors.base.sink import is_sink
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
-from riverlock.flow.aggregator import named_aggregates
-from riverlock.flow.connect import refuse_two_inputs
-from riverlock.flow.deduplicate import Deduplicate
 from riverlock.flow.dstream import KeyedWindowOperations, WindowOperations
-from riverlock.flow.graph import (
+from riverlock.flow.joinable import Joinable
+from riverlock.flow.other_streams import Helpful
+from riverlock.flow.static_join import StaticJoinable
+from riverlock.flow.windowable import Windowable
+from riverlock.operators.aggregates.aggregator import named_aggregates
+from riverlock.operators.aggregates.whole_table import whole_table
+from riverlock.operators.built_in import (
+    BuiltIn,
+    Count,
+    MapWithState,
+    Reduce,
+    UpdateState,
+)
+from riverlock.operators.deduplicate import Deduplicate
+from riverlock.operators.match.match_operator import Match
+from riverlock.operators.output_modes import below_queries, in_mode
+from riverlock.operators.top import Ranking, Top, ranked
+from riverlock.program.graph import (
     EventTime,
     Keyed,
     Late,
@@ -25,33 +40,18 @@ from riverlock.flow.graph import (
     Write,
     described,
 )
-from riverlock.flow.joinable import Joinable
-from riverlock.flow.matching import Match
-from riverlock.flow.misplaced import Helpful
-from riverlock.flow.modes import below_queries, in_mode
-from riverlock.flow.operators import (
-    BuiltIn,
-    Count,
-    MapWithState,
-    Reduce,
-    UpdateState,
-)
-from riverlock.flow.pattern import Pattern
-from riverlock.flow.process import Process, check_process, side_outputs
-from riverlock.flow.ranking import Ranking, Top, ranked
-from riverlock.flow.static_join import StaticJoinable
-from riverlock.flow.timing import positive_duration, timing_of
-from riverlock.flow.whole_table import whole_table
-from riverlock.flow.windowable import Windowable
-from riverlock.flow.windows import TIMED
-from riverlock.sinks.base import is_sink
+from riverlock.program.pattern import Pattern
+from riverlock.program.process import Process, check_process, side_outputs
+from riverlock.program.time_basis import positive_duration, timing_of
+from riverlock.program.two_inputs import refuse_two_inputs
+from riverlock.program.windows import TIMED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import timedelta
 
+    from riverlock.connectors.base.sink import Sink
     from riverlock.flow.flow import Flow
-    from riverlock.sinks.base import Sink
 
 __all__ = ["KeyedStream", "Stream"]
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
-from riverlock.flow.gathering import Gathering
-from riverlock.flow.triggers import Trigger
 from riverlock.flow.windowed import WindowedStream
-from riverlock.flow.windows import TIMED, CountWindows, Windows
+from riverlock.operators.windows.window_operator import Gathering
+from riverlock.program.triggers import Trigger
+from riverlock.program.windows import TIMED, CountWindows, Windows
 
 if TYPE_CHECKING:
     from datetime import timedelta

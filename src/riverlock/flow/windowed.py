@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.flow.aggregator import named_aggregates
-from riverlock.flow.contents import Fold, Kept
-from riverlock.flow.ending import is_bounded, with_end
-from riverlock.flow.graph import Keyed
-from riverlock.flow.misplaced import Helpful
-from riverlock.flow.ranking import Ranking
-from riverlock.flow.sliding_reduce import SlidingReduce
-from riverlock.flow.timing import check_event_time
-from riverlock.flow.window_functions import WindowApply, WindowReduce
-from riverlock.flow.window_top import WindowTop
-from riverlock.flow.windows import TIMED, GlobalWindow, SessionWindows, TimeWindows
+from riverlock.flow.other_streams import Helpful
+from riverlock.operators.aggregates.aggregator import named_aggregates
+from riverlock.operators.top import Ranking
+from riverlock.operators.windows.sliding_reduce import SlidingReduce
+from riverlock.operators.windows.window_contents import Fold, Kept
+from riverlock.operators.windows.window_functions import WindowApply, WindowReduce
+from riverlock.operators.windows.window_top import WindowTop
+from riverlock.program.graph import Keyed
+from riverlock.program.input_end import is_bounded, with_end
+from riverlock.program.time_basis import check_event_time
+from riverlock.program.windows import TIMED, GlobalWindow, SessionWindows, TimeWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from riverlock.core.types import SchemaLike
-    from riverlock.flow.gathering import Gathering
-    from riverlock.flow.operators import BuiltIn
     from riverlock.flow.stream import Stream
+    from riverlock.operators.built_in import BuiltIn
+    from riverlock.operators.windows.window_operator import Gathering
 
 __all__ = ["WindowedStream"]
 

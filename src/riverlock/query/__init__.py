@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from riverlock.query.opened_store import Store, open_store
 from riverlock.query.relation import Relation
 from riverlock.query.snapshot import Snapshot
-from riverlock.query.store import Store, open_store
 
 __all__ = ["Relation", "Snapshot", "Store", "open_store"]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from riverlock.query.relation import Relation
-    from riverlock.snapshot.parts import IdSpan
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.format.parts import IdSpan
+    from riverlock.snapshot.format.records import Manifest
 
 __all__ = ["ChangeRows"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from riverlock.core.arrow_values import python_values
+from riverlock.core.values.arrow_values import python_values
 from riverlock.query.rows import Rows, TableRows
 from riverlock.query.views import TIMERS
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from riverlock.query.snapshot import Snapshot
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.format.records import Manifest
 
 __all__ = ["AllTimers", "epochs"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from riverlock.core.literals import from_json
 from riverlock.core.types import type_of
+from riverlock.core.values.json_values import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from riverlock.snapshot.records import Variable
+    from riverlock.snapshot.format.records import Variable
 
 __all__ = ["nested"]
 

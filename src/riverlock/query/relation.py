@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
-from riverlock.query.keys import place_of
+from riverlock.query.key_spans import place_of
 from riverlock.query.retained import while_retained
 from riverlock.query.rows import Rows
-from riverlock.snapshot.parts import SHARED, group_span
-from riverlock.snapshot.reader import read_entries
+from riverlock.snapshot.format.parts import SHARED, group_span
+from riverlock.snapshot.state_reader import read_entries
 from riverlock.state.keys import group_range
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from riverlock.query.keys import KeyPlace
+    from riverlock.query.key_spans import KeyPlace
     from riverlock.query.views import View
-    from riverlock.snapshot.parts import IdSpan
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.format.parts import IdSpan
+    from riverlock.snapshot.format.records import Manifest
     from riverlock.storage.base import Storage
 
 __all__ = ["Relation"]

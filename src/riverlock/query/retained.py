@@ -6,12 +6,12 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import SnapshotCorruptedError, SnapshotNotFoundError
-from riverlock.snapshot.layout import RegionPaths
+from riverlock.snapshot.format.store_layout import RegionPaths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.format.records import Manifest
     from riverlock.storage.base import Storage
 
 __all__ = ["while_retained"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from riverlock.core.arrow_values import python_rows
 from riverlock.core.errors import InvalidConfigError
+from riverlock.core.values.arrow_values import python_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from riverlock.core.times import from_micros
 from riverlock.query.relation import Relation
 from riverlock.query.views import TIMERS, View, checked_state
-from riverlock.snapshot.reader import operator_of
+from riverlock.snapshot.state_reader import operator_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.format.records import Manifest
     from riverlock.storage.base import Storage
 
 __all__ = ["Snapshot"]

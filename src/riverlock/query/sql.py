@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError, RiverlockError
 from riverlock.core.extras import load_extra
-from riverlock.query.channels import channel_names, open_channel, segments
+from riverlock.query.channel_rows import channel_names, open_channel, segments
 from riverlock.query.listings import AllTimers, epochs
 from riverlock.query.views import TIMERS
 

@@ -6,11 +6,11 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from riverlock.core.arrow_values import python_values
-from riverlock.query.keys import place_of
+from riverlock.core.values.arrow_values import python_values
+from riverlock.query.key_spans import place_of
 from riverlock.query.retained import while_retained
-from riverlock.snapshot.files import live, merge_tables
-from riverlock.snapshot.reader import merged_entries
+from riverlock.snapshot.format.state_files import live, merge_tables
+from riverlock.snapshot.state_reader import merged_entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from riverlock.query.relation import Relation
-    from riverlock.snapshot.parts import IdSpan
-    from riverlock.snapshot.records import Manifest, StateFile
+    from riverlock.snapshot.format.parts import IdSpan
+    from riverlock.snapshot.format.records import Manifest, StateFile
 
 __all__ = ["StateAt"]
 

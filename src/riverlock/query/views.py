@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import SnapshotNotFoundError
 from riverlock.core.types import Field, Schema, Type, schema_of, type_of
-from riverlock.query.keys import has_panes
+from riverlock.query.key_spans import has_panes
 from riverlock.query.nesting import nested
-from riverlock.snapshot.reader import read_variable
+from riverlock.snapshot.state_reader import read_variable
 from riverlock.state.layout import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from riverlock.snapshot.records import OperatorState, Variable
+    from riverlock.snapshot.format.records import OperatorState, Variable
 
 __all__ = ["TIMERS", "View", "checked_state"]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidConfigError, SnapshotNotFoundError
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.layout import FLOW
+from riverlock.snapshot.format.store_layout import FLOW
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.format.records import Manifest
 
 __all__ = ["open_address", "open_store", "split_address"]
 

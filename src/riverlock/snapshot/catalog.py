@@ -20,9 +20,19 @@ from riverlock.core.errors import (
     UnsupportedFormatError,
 )
 from riverlock.core.ids import check_name
-from riverlock.snapshot.closed import CLOSED, without_closed
-from riverlock.snapshot.expiring import announced, written_at
-from riverlock.snapshot.layout import (
+from riverlock.snapshot.format.closed_numbers import CLOSED, without_closed
+from riverlock.snapshot.format.parents import holds
+from riverlock.snapshot.format.records import (
+    FEATURES,
+    FORMAT,
+    Flow,
+    Manifest,
+    Named,
+    Run,
+)
+from riverlock.snapshot.format.references import references
+from riverlock.snapshot.format.sealed import seal, unseal
+from riverlock.snapshot.format.store_layout import (
     FLOW,
     SNAPSHOTS,
     RegionPaths,
@@ -30,13 +40,10 @@ from riverlock.snapshot.layout import (
     records,
     snapshot_path,
 )
-from riverlock.snapshot.parents import holds
-from riverlock.snapshot.records import FEATURES, FORMAT, Flow, Manifest, Named, Run
-from riverlock.snapshot.references import references
-from riverlock.snapshot.sealed import seal, unseal
+from riverlock.snapshot.retention.expiring import announced, written_at
 
 if TYPE_CHECKING:
-    from riverlock.snapshot.records import Record
+    from riverlock.snapshot.format.records import Record
     from riverlock.storage.base import Entry, Storage
 
 __all__ = ["Catalog"]

@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import FencedError, SnapshotCorruptedError, SnapshotError
+from riverlock.snapshot.format.records import Run
+from riverlock.snapshot.format.sealed import seal
 from riverlock.snapshot.owner import Beat, process_start, read_beat
-from riverlock.snapshot.records import Run
-from riverlock.snapshot.sealed import seal
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog

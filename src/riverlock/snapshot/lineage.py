@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import (
+    from riverlock.snapshot.format.records import (
         Flow,
         InputRange,
         Manifest,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from riverlock.core.errors import StorageNotFoundError
-from riverlock.snapshot.sealed import read_hint
+from riverlock.snapshot.format.sealed import read_hint
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Run
+    from riverlock.snapshot.format.records import Run
 
 __all__ = ["Beat", "Life", "life_of", "process_start", "read_beat"]
 

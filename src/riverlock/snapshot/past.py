@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.errors import SnapshotError
-from riverlock.snapshot.layout import epoch_of
-from riverlock.snapshot.restore import is_open
-from riverlock.snapshot.sealed import checksum
+from riverlock.snapshot.format.sealed import checksum
+from riverlock.snapshot.format.store_layout import epoch_of
 from riverlock.snapshot.timeline import deciders, given, is_restored, spans
+from riverlock.snapshot.verbs.restore import is_open
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Manifest, SinkOutput
+    from riverlock.snapshot.format.records import Manifest, SinkOutput
 
 __all__ = ["Claim", "Commit", "Past", "StorePast", "commit_of", "digest_of"]
 

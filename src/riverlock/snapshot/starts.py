@@ -14,18 +14,18 @@ import uuid
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import SnapshotCorruptedError, StorageNotFoundError
-from riverlock.snapshot.layout import FLOW
+from riverlock.snapshot.format.records import Start, Stop
+from riverlock.snapshot.format.requests import requests_after
+from riverlock.snapshot.format.sealed import seal, unseal
+from riverlock.snapshot.format.store_layout import FLOW
 from riverlock.snapshot.owner import process_start
-from riverlock.snapshot.records import Start, Stop
-from riverlock.snapshot.requests import requests_after
-from riverlock.snapshot.sealed import seal, unseal
 from riverlock.storage.local import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Run
+    from riverlock.snapshot.format.records import Run
 
 __all__ = ["announced", "is_of", "starts", "stop_of", "tell", "withdraw"]
 

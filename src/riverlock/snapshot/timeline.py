@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from riverlock.snapshot.records import Manifest
+    from riverlock.snapshot.format.records import Manifest
 
 __all__ = [
     "FORGOTTEN",

@@ -1,1 +1,1 @@
-"""The only package that imports PySpark."""
+"""PySpark in our words: sessions, types, plans, errors across the JVM."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from riverlock.core.errors import InvalidConfigError, RiverlockError
-from riverlock.query.store import open_store
+from riverlock.query.opened_store import open_store
 from riverlock.state.keys import group_range
 
 if TYPE_CHECKING:

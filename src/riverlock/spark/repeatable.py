@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from riverlock.spark.sql.tree import children, kind
+from riverlock.spark.plan_trees import children, kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

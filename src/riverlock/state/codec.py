@@ -20,8 +20,8 @@ from typing import Any
 
 import msgspec
 
-from riverlock.core.record import Record
 from riverlock.core.times import from_micros, micros
+from riverlock.core.values.record import Record
 from riverlock.state.normal import Check, check_of, of_lists, of_maps, of_objects
 
 if typing.TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from riverlock.snapshot.records import Variable
+    from riverlock.snapshot.format.records import Variable
 
 __all__ = ["Row", "StateLayout", "arrow_schema", "decoder"]
 

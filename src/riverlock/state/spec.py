@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from riverlock.core.errors import InvalidConfigError, InvalidStateSpecError, StateError
-from riverlock.core.literals import to_json
 from riverlock.core.times import duration_us
 from riverlock.core.types import Type, TypeLike, type_of
-from riverlock.snapshot.records import Variable
+from riverlock.core.values.json_values import to_json
+from riverlock.snapshot.format.records import Variable
 from riverlock.state.codec import codec_of
 
 if TYPE_CHECKING:

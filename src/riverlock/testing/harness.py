@@ -26,47 +26,47 @@ from riverlock.core.errors import InvalidConfigError
 from riverlock.core.hidden_columns import ALL, GROUP, INPUT, SEQ, TIME
 from riverlock.core.times import duration_us, from_micros, micros
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
-from riverlock.flow.operators import BuiltIn
-from riverlock.flow.process import check_process, side_outputs
-from riverlock.flow.unkeyed import ALL_RECORDS
-from riverlock.runtime.columns import rows_table
-from riverlock.runtime.folding import Folding
-from riverlock.runtime.inlining import source_of
-from riverlock.runtime.inputs import (
-    BROADCAST_ROW,
-    BROADCASTS,
-    EVENTS,
-    INITIAL_ROW,
-    INITIALS,
-)
-from riverlock.runtime.operator import run_operator
-from riverlock.runtime.program import (
+from riverlock.operators.aggregates.folding import Folding
+from riverlock.operators.built_in import BuiltIn
+from riverlock.operators.keyed.loop.inlining import source_of
+from riverlock.operators.shipped import (
     DEAD_SCHEMA,
     MAIN,
     UPDATES,
     EpochInfo,
     OperatorProgram,
 )
-from riverlock.runtime.redo import Redo
-from riverlock.snapshot.files import encode_table, table_of
-from riverlock.snapshot.parameters import check_change
-from riverlock.snapshot.records import Change
+from riverlock.operators.task_input import (
+    BROADCAST_ROW,
+    BROADCASTS,
+    EVENTS,
+    INITIAL_ROW,
+    INITIALS,
+)
+from riverlock.program.process import check_process, side_outputs
+from riverlock.program.unkeyed import ALL_RECORDS
+from riverlock.snapshot.format.records import Change
+from riverlock.snapshot.format.state_files import encode_table, table_of
+from riverlock.snapshot.format.stored_parameters import check_change
 from riverlock.state.changelog import ChangeLog
+from riverlock.state.columns.python_rows import rows_table
+from riverlock.state.copy.memory import MemoryStore
+from riverlock.state.copy.rebuilding import changes_of
+from riverlock.state.copy.redo import Redo
 from riverlock.state.handles import ListHandle, MapHandle, ValueHandle, Visit, bind
 from riverlock.state.keys import BROADCAST, group_id, key_bytes, key_group, with_group
-from riverlock.state.memory_store import MemoryStore
-from riverlock.state.restore import changes_of
 from riverlock.state.store import EVENT, PROCESSING, Changes, Version
 from riverlock.testing.inputs import Input, OneInput, Side, TwoInputs
+from riverlock.worker.dispatch import run_operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import timedelta
 
-    from riverlock.flow.process import Process
-    from riverlock.runtime.operator import Done
+    from riverlock.program.process import Process
     from riverlock.state.layout import StateLayout
     from riverlock.state.spec import StateSpec
+    from riverlock.worker.dispatch import Done
 
 __all__ = ["Harness", "Saved", "harness"]
 

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.hidden_columns import SIDE, TIME
-from riverlock.flow.connect import LEFT_ROW, RIGHT_ROW, packed_columns
-from riverlock.runtime.columns import as_tuple
-from riverlock.runtime.sides import LEFT, RIGHT
+from riverlock.operators.input_sides import LEFT, RIGHT
+from riverlock.program.two_inputs import LEFT_ROW, RIGHT_ROW, packed_columns
+from riverlock.state.columns.python_rows import as_tuple
 
 if TYPE_CHECKING:
     from riverlock.core.types import Schema

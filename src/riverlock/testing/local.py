@@ -21,8 +21,9 @@ from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.hidden_columns import TIME
 from riverlock.core.times import from_micros, micros
-from riverlock.flow.ending import is_bounded
-from riverlock.flow.graph import (
+from riverlock.driver.input_watermarks import at_the_end, declared_marks, moved_along
+from riverlock.operators.shipped import UPDATES
+from riverlock.program.graph import (
     Connect,
     EventTime,
     Keyed,
@@ -36,17 +37,16 @@ from riverlock.flow.graph import (
     operator_times,
     upstream,
 )
-from riverlock.flow.windows import SessionWindows
-from riverlock.runtime.columns import records, rows_table
-from riverlock.runtime.operator import late_rows_of
-from riverlock.runtime.program import UPDATES
-from riverlock.runtime.watermarks import at_the_end, declared_marks, moved_along
+from riverlock.program.input_end import is_bounded
+from riverlock.program.windows import SessionWindows
+from riverlock.state.columns.python_rows import records, rows_table
 from riverlock.testing.harness import Harness, harness
+from riverlock.worker.dispatch import late_rows_of
 
 if TYPE_CHECKING:
     from riverlock.core.types import Schema
     from riverlock.flow.flow import Flow
-    from riverlock.snapshot.records import Watermark
+    from riverlock.snapshot.format.records import Watermark
 
 __all__ = ["LocalRun", "run_local"]
 

@@ -20,22 +20,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from riverlock.connectors.base.committer import Owner
+from riverlock.connectors.base.sink import SinkUse, TwoPhaseSink, place_of
+from riverlock.connectors.base.stager import StagePoint
 from riverlock.core.errors import InvalidFlowError, RiverlockError
 from riverlock.core.types import schema_of
-from riverlock.sinks.base import SinkUse, TwoPhaseSink, place_of
-from riverlock.sinks.committer import Owner
-from riverlock.sinks.stager import StagePoint
+from riverlock.snapshot.format.records import SinkOutput
 from riverlock.snapshot.past import Past, commit_of
-from riverlock.snapshot.records import SinkOutput
 from riverlock.storage.local import LocalStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from riverlock.sinks.base import Sink
-    from riverlock.sinks.committer import Committer
-    from riverlock.sinks.stager import Stager
+    from riverlock.connectors.base.committer import Committer
+    from riverlock.connectors.base.sink import Sink
+    from riverlock.connectors.base.stager import Stager
     from riverlock.snapshot.past import Claim, Commit
     from riverlock.storage.base import Storage
 

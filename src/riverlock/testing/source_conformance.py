@@ -20,7 +20,7 @@ import msgspec
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import EpochAbortedError, SourceUnavailableError
 from riverlock.core.hidden_columns import SEQ
-from riverlock.flow.graph import Read
+from riverlock.program.graph import Read
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.local import LocalStorage
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from riverlock.sources.base import Source
-    from riverlock.sources.reader import Reader
+    from riverlock.connectors.base.source import Source
+    from riverlock.connectors.base.source_reader import Reader
 
 __all__ = ["SourceConformance", "SourceRun"]
 
@@ -70,7 +70,7 @@ class SourceRun:
 
     def __post_init__(self) -> None:
         """Make a reader, as a run does."""
-        from riverlock.spark.readers import reader_of
+        from riverlock.engines.jobs.readers import reader_of
 
         self.reader = reader_of(
             self.spark,

@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 import riverlock as rl
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.owner import process_start
-from riverlock.snapshot.records import (
+from riverlock.snapshot.format.records import (
     FORMAT,
     InputRange,
     Manifest,
@@ -25,8 +24,9 @@ from riverlock.snapshot.records import (
     StateFile,
     Watermark,
 )
-from riverlock.snapshot.sealed import checksum
-from riverlock.snapshot.status import Status, status_of
+from riverlock.snapshot.format.run_status import Status, status_of
+from riverlock.snapshot.format.sealed import checksum
+from riverlock.snapshot.owner import process_start
 from riverlock.storage.local import LocalStorage
 from riverlock.testing import Harness, harness
 

@@ -63,8 +63,8 @@ def test_missing_store_as_json(cli: Any, tmp_path: Path) -> None:
 
 def test_newer_format_exits_3(cli: Any, shop: Path) -> None:
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.records import Flow
-    from riverlock.snapshot.sealed import seal
+    from riverlock.snapshot.format.records import Flow
+    from riverlock.snapshot.format.sealed import seal
     from riverlock.storage.local import LocalStorage
 
     flow = Catalog(LocalStorage(shop)).flow()
@@ -130,7 +130,7 @@ def test_commands_on_stores_need_no_engine(shop: Path, words: list[str]) -> None
     code, loaded = _modules(name, shop, *rest)
 
     assert code == 0
-    heavy = {"pyspark", "lmdb", "riverlock.spark", "riverlock.runtime"}
+    heavy = {"pyspark", "lmdb", "riverlock.engines", "riverlock.worker"}
     assert not loaded & heavy
 
 

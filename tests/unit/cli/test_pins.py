@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.unit.cli.stores import beat, claim
 
-from riverlock.runtime import ownership
-from riverlock.runtime.ownership import Heartbeat
+from riverlock.driver import ownership
+from riverlock.driver.ownership import Heartbeat
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.requests import requests_after
+from riverlock.snapshot.format.requests import requests_after
 from riverlock.storage.local import LocalStorage
 
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from riverlock.cli import text
 from riverlock.cli.progress import Progress, line, progress
 from riverlock.cli.run import _interrupts
-from riverlock.snapshot.input_times import InputTime
-from riverlock.snapshot.status import Status
+from riverlock.snapshot.format.input_times import InputTime
+from riverlock.snapshot.format.run_status import Status
 
 
 def _status(epoch: int, rows: int = 10, state: str = "running") -> Status:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from riverlock.cli.replay import _as_it_was
-from riverlock.runtime.comparison import OutputComparison
-from riverlock.spark.replay import EpochReplay, Replay
+from riverlock.replay.comparison import OutputComparison
+from riverlock.replay.rerun import EpochReplay, Replay
 
 
 def replayed(**outputs: bool | None) -> Replay:

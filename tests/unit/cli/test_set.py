@@ -11,8 +11,8 @@ import pytest
 from tests.unit.cli.stores import beat, claim
 
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.records import Change, Parameter
-from riverlock.snapshot.requests import requests_after
+from riverlock.snapshot.format.records import Change, Parameter
+from riverlock.snapshot.format.requests import requests_after
 from riverlock.storage.local import LocalStorage
 
 PARAMETERS = {

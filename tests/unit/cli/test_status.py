@@ -12,7 +12,7 @@ from tests.unit.cli.stores import beat, claim, say
 
 from riverlock.cli.status import lag
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.records import Watermark
+from riverlock.snapshot.format.records import Watermark
 from riverlock.storage.local import LocalStorage
 
 

@@ -12,7 +12,7 @@ from riverlock.coordinator import (
     RegionPlan,
     Vote,
 )
-from riverlock.snapshot.records import (
+from riverlock.snapshot.format.records import (
     FORMAT,
     InputRange,
     Manifest,

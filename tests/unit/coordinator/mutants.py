@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         PendingEpoch,
         Vote,
     )
-    from riverlock.snapshot.records import InputRange, Manifest, StateFile
+    from riverlock.snapshot.format.records import InputRange, Manifest, StateFile
 
 __all__ = ["MUTANTS", "PATCHES"]
 

@@ -57,7 +57,7 @@ from riverlock.coordinator import (
     StopRequested,
     Wait,
 )
-from riverlock.snapshot.records import InputRange, SinkOutput
+from riverlock.snapshot.format.records import InputRange, SinkOutput
 
 if TYPE_CHECKING:
     from pathlib import Path

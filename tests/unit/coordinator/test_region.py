@@ -46,7 +46,7 @@ from riverlock.coordinator import (
 )
 from riverlock.coordinator.phase import TRANSITIONS
 from riverlock.core.errors import InternalError, UserCodeError
-from riverlock.snapshot.records import (
+from riverlock.snapshot.format.records import (
     Change,
     InputRange,
     Manifest,

@@ -19,7 +19,7 @@ from riverlock.coordinator import (
     RunStage,
     Vote,
 )
-from riverlock.snapshot.records import InputRange, Manifest, StateFile
+from riverlock.snapshot.format.records import InputRange, Manifest, StateFile
 
 if TYPE_CHECKING:
     import random

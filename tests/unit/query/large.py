@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from riverlock.core.types import schema_of
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.files import write_state_file
-from riverlock.snapshot.records import (
+from riverlock.snapshot.format.records import (
     FORMAT,
     Manifest,
     OperatorState,
     StateFile,
     Variable,
 )
+from riverlock.snapshot.format.state_files import write_state_file
 from riverlock.state.keys import group_range, key_group, key_ids
 from riverlock.state.layout import arrow_schema
 from riverlock.storage import LocalStorage

@@ -10,16 +10,16 @@ import pytest
 from tests.unit.query.large import Counting, make_large
 
 import riverlock as rl
+from riverlock.change.migration import Migration
 from riverlock.core.errors import (
     InvalidConfigError,
     SnapshotCorruptedError,
     SnapshotNotFoundError,
 )
 from riverlock.core.types import schema_of
-from riverlock.query.store import Store
-from riverlock.runtime.migration import Migration
+from riverlock.query.opened_store import Store
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.compaction import Compaction, compact
+from riverlock.snapshot.retention.compaction import Compaction, compact
 from riverlock.state.layout import StateLayout
 
 EPOCHS: list[dict[int, int | None]] = [

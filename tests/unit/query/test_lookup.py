@@ -10,11 +10,11 @@ from tests.unit.query.large import Counting, make_large, table
 
 import riverlock as rl
 from riverlock.core.errors import SnapshotCorruptedError
-from riverlock.query.store import Store
-from riverlock.snapshot import files, parts
+from riverlock.query.opened_store import Store
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.records import StateFile
-from riverlock.snapshot.verify import verify
+from riverlock.snapshot.format import parts, state_files
+from riverlock.snapshot.format.records import StateFile
+from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage import LocalStorage
 
 KEYS, PER_PART, PIECES = 20_000, 128, 2
@@ -34,7 +34,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 def _small_parts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(parts, "ROWS_PER_PART", PER_PART)
-    patch.setattr(files, "ROWS_PER_PART", PER_PART)
+    patch.setattr(state_files, "ROWS_PER_PART", PER_PART)
     patch.setattr(parts, "_FOOTER_ROWS", 1)
 
 
@@ -108,14 +108,16 @@ def test_new_owners_of_key_groups_read_only_what_is_theirs(
     storage = large.storage
     assert isinstance(storage, Counting)
     state = _files(large)
-    whole = [row for f in state for row in files.read_table(storage, f).to_pylist()]
+    whole = [
+        row for f in state for row in state_files.read_table(storage, f).to_pylist()
+    ]
     storage.read.clear()
 
     mine = [
         row
         for file in state
         if file.first_group < groups[1] and groups[0] < file.end_group
-        for row in files.read_table(storage, file, groups).to_pylist()
+        for row in state_files.read_table(storage, file, groups).to_pylist()
     ]
 
     assert mine == [r for r in whole if groups[0] <= r["key_group"] < groups[1]]
@@ -137,12 +139,12 @@ def test_everyone_reads_what_everyone_shares(
     everyones = pa.Table.from_pylist([shared | {"data": {"n": -1}}], mine.schema)
     whole = pa.concat_tables([mine, everyones])
 
-    file = files.write_state_file(
+    file = state_files.write_state_file(
         storage, "f.parquet", whole, epochs=(0, 0), groups=(0, 128)
     )
 
     assert file.footer is not None
-    found = files.read_table(storage, file, groups)
+    found = state_files.read_table(storage, file, groups)
     assert found.to_pylist() == [
         row
         for row in whole.to_pylist()

@@ -13,10 +13,10 @@ from tests.unit.cli.stores import make_store
 
 import riverlock as rl
 from riverlock.core.errors import InvalidConfigError, SnapshotCorruptedError
-from riverlock.query.store import Store
-from riverlock.snapshot.channel import Channel, Segment
-from riverlock.snapshot.files import encode_table
-from riverlock.snapshot.sealed import checksum
+from riverlock.query.opened_store import Store
+from riverlock.snapshot.format.channels import Channel, Segment
+from riverlock.snapshot.format.sealed import checksum
+from riverlock.snapshot.format.state_files import encode_table
 
 
 @pytest.fixture

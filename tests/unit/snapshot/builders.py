@@ -8,9 +8,7 @@ import pyarrow as pa
 
 from riverlock.core.types import schema_of
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.files import write_state_file
-from riverlock.snapshot.layout import FLOW, RegionPaths
-from riverlock.snapshot.records import (
+from riverlock.snapshot.format.records import (
     FORMAT,
     Flow,
     Manifest,
@@ -18,7 +16,9 @@ from riverlock.snapshot.records import (
     StateFile,
     Variable,
 )
-from riverlock.snapshot.sealed import seal
+from riverlock.snapshot.format.sealed import seal
+from riverlock.snapshot.format.state_files import write_state_file
+from riverlock.snapshot.format.store_layout import FLOW, RegionPaths
 from riverlock.state.layout import arrow_schema
 from riverlock.storage import LocalStorage
 

@@ -20,6 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 import riverlock as rl
+from riverlock.connectors.base.sink import SinkUse, TwoPhaseSink
+from riverlock.connectors.outputs import sink_plans
 from riverlock.coordinator.instructions import RunStage
 from riverlock.coordinator.plan import RegionPlan
 from riverlock.coordinator.restart import NoRestart
@@ -28,33 +30,31 @@ from riverlock.core.clock import ManualClock
 from riverlock.core.hidden_columns import GROUP, INPUT, SEQ, TIME
 from riverlock.core.times import micros
 from riverlock.core.types import Schema, schema_of
-from riverlock.flow.graph import EventTime, Keyed, Output, Read, operator_times
-from riverlock.flow.operators import BuiltIn
-from riverlock.flow.process import check_process, side_outputs
-from riverlock.runtime.admission import Admission
-from riverlock.runtime.cleaner import Cleaner
-from riverlock.runtime.columns import rows_table
-from riverlock.runtime.driver import RegionDriver
-from riverlock.runtime.inputs import EVENTS, INITIAL_ROW, INITIALS
-from riverlock.runtime.ownership import Heartbeat
-from riverlock.runtime.planner import Planner
-from riverlock.runtime.program import MAIN, OperatorProgram
-from riverlock.runtime.task import Targets
-from riverlock.sinks.base import SinkUse, TwoPhaseSink
-from riverlock.sinks.outputs import sink_plans
+from riverlock.driver.admission import Admission
+from riverlock.driver.cleaner import Cleaner
+from riverlock.driver.outlets import Arrears, opened_sinks, waiting_output
+from riverlock.driver.ownership import Heartbeat
+from riverlock.driver.planner import Planner
+from riverlock.driver.region_loop import RegionDriver
+from riverlock.engines.jobs.adoption import Adoption
+from riverlock.engines.jobs.engine import SparkEngine, _needs_initial
+from riverlock.engines.jobs.stages import CompiledFlow, KeyedStage, _pickled
+from riverlock.operators.built_in import BuiltIn
+from riverlock.operators.shipped import MAIN, OperatorProgram
+from riverlock.operators.task_input import EVENTS, INITIAL_ROW, INITIALS
+from riverlock.program.graph import EventTime, Keyed, Output, Read, operator_times
+from riverlock.program.process import check_process, side_outputs
+from riverlock.replay import rerun as replaying
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
-from riverlock.snapshot.records import Flow as FlowRecord
-from riverlock.snapshot.records import InputRange, Manifest, Run
-from riverlock.snapshot.retention import Retention
-from riverlock.spark import replay as replaying
-from riverlock.spark.adoption import Adoption
-from riverlock.spark.compile import CompiledFlow, KeyedStage, _pickled
-from riverlock.spark.engine import SparkEngine, _needs_initial
-from riverlock.spark.outlets import Arrears, opened_sinks, waiting_output
+from riverlock.snapshot.format.records import Flow as FlowRecord
+from riverlock.snapshot.format.records import InputRange, Manifest, Run
+from riverlock.snapshot.retention.policy import Retention
+from riverlock.state.columns.python_rows import rows_table
+from riverlock.state.copy.lmdb import close_below
 from riverlock.state.keys import check_keys, key_group, owner_of
-from riverlock.state.lmdb_store import close_below
 from riverlock.storage import LocalStorage
+from riverlock.worker.task import Targets
 
 KEEP = Retention(grace=timedelta(0))
 NO_SPARK: Any = None

@@ -12,7 +12,7 @@ from typing import Any
 from tests.unit.snapshot.local_flow import KEEP, LocalFlow, source
 
 import riverlock as rl
-from riverlock.snapshot.reader import read_entries
+from riverlock.snapshot.state_reader import read_entries
 
 __all__ = ["KEEP", "Row", "SmallFlow", "output_of", "state_of"]
 

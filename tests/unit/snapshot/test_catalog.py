@@ -18,12 +18,12 @@ from riverlock.core.errors import (
 )
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.claims import claim
-from riverlock.snapshot.reader import operator_of, read_entries, read_variable
-from riverlock.snapshot.records import Run, StateFile, Stop
-from riverlock.snapshot.requests import add_request
-from riverlock.snapshot.retention import Retention, sweep
-from riverlock.snapshot.sealed import seal
-from riverlock.snapshot.verify import verify
+from riverlock.snapshot.format.records import Run, StateFile, Stop
+from riverlock.snapshot.format.requests import add_request
+from riverlock.snapshot.format.sealed import seal
+from riverlock.snapshot.retention.policy import Retention, sweep
+from riverlock.snapshot.state_reader import operator_of, read_entries, read_variable
+from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage import LocalStorage
 
 NOW = datetime.now(UTC)

@@ -13,9 +13,9 @@ from tests.unit.snapshot.small_flow import Row, SmallFlow
 
 import riverlock as rl
 from riverlock.query import open_store
-from riverlock.snapshot.compaction import Compaction, merged
-from riverlock.snapshot.diff import Side, diff
-from riverlock.snapshot.verify import verify
+from riverlock.snapshot.retention.compaction import Compaction, merged
+from riverlock.snapshot.verbs.diff import Side, diff
+from riverlock.snapshot.verbs.verify import verify
 from riverlock.testing import harness
 
 

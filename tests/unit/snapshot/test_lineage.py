@@ -10,9 +10,9 @@ from tests.unit.snapshot.small_flow import SmallFlow
 
 import riverlock as rl
 from riverlock.core.errors import SnapshotNotFoundError
-from riverlock.snapshot.compaction import Compaction, compact
-from riverlock.snapshot.records import Manifest
-from riverlock.snapshot.sealed import seal
+from riverlock.snapshot.format.records import Manifest
+from riverlock.snapshot.format.sealed import seal
+from riverlock.snapshot.retention.compaction import Compaction, compact
 from riverlock.storage import LocalStorage
 
 ROWS = [(f"k{n % 4}", n) for n in range(18)]

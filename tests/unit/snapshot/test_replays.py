@@ -18,7 +18,7 @@ from tests.unit.snapshot.timed_flow import EVERY, TimedFlow, some_rows
 
 import riverlock as rl
 from riverlock.core.clock import ManualClock
-from riverlock.runtime.driver import RegionDriver
+from riverlock.driver.region_loop import RegionDriver
 
 
 class Restless(rl.Process):

@@ -12,11 +12,11 @@ import pytest
 from tests.unit.snapshot.killing import arm, killed, killed_at
 from tests.unit.snapshot.small_flow import SmallFlow, output_of, state_of
 
-from riverlock.runtime import working_copy
-from riverlock.runtime.driver import RegionDriver
-from riverlock.snapshot.files import read_table
-from riverlock.snapshot.records import StateFile
-from riverlock.snapshot.verify import verify
+from riverlock.driver.region_loop import RegionDriver
+from riverlock.snapshot.format.records import StateFile
+from riverlock.snapshot.format.state_files import read_table
+from riverlock.snapshot.verbs.verify import verify
+from riverlock.state.copy import working_copy
 
 TASKS = (1, 2, 7, 3, 1)
 ROWS = [(f"k{n * 7 % 23}", n % 11) for n in range(200)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.sealed import seal
+from riverlock.snapshot.format.sealed import seal
 from riverlock.snapshot.starts import announced, starts, withdraw
 from riverlock.storage import LocalStorage
 

@@ -10,10 +10,10 @@ from typing import Any
 from tests.unit.snapshot.local_flow import LocalFlow, source
 
 import riverlock as rl
-from riverlock.runtime.driver import RegionDriver
-from riverlock.snapshot.compaction import FLOOR_BYTES, Compaction, compact
-from riverlock.snapshot.retention import Retention, sweep
-from riverlock.snapshot.verify import verify
+from riverlock.driver.region_loop import RegionDriver
+from riverlock.snapshot.retention.compaction import FLOOR_BYTES, Compaction, compact
+from riverlock.snapshot.retention.policy import Retention, sweep
+from riverlock.snapshot.verbs.verify import verify
 
 KEYS, CHANGED, EPOCHS = 2_000, 500, 28
 

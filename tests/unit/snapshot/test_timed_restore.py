@@ -19,7 +19,7 @@ from tests.unit.snapshot.timed_flow import (
 )
 
 import riverlock as rl
-from riverlock.snapshot.verify import verify
+from riverlock.snapshot.verbs.verify import verify
 
 PER_EPOCH = 6
 ROWS = some_rows(54, seed=3)

@@ -25,11 +25,11 @@ from tests.unit.snapshot.small_flow import SmallFlow, output_of, state_of
 
 import riverlock as rl
 from riverlock.core.errors import InvalidConfigError
-from riverlock.runtime.driver import RegionDriver
-from riverlock.snapshot.compaction import MAX_SPANS
-from riverlock.snapshot.reader import read_entries
-from riverlock.snapshot.retention import Retention, sweep
-from riverlock.snapshot.verify import verify
+from riverlock.driver.region_loop import RegionDriver
+from riverlock.snapshot.retention.compaction import MAX_SPANS
+from riverlock.snapshot.retention.policy import Retention, sweep
+from riverlock.snapshot.state_reader import read_entries
+from riverlock.snapshot.verbs.verify import verify
 
 ROWS = [(f"k{n * 7 % 5}", n % 11) for n in range(24)]
 

@@ -14,9 +14,9 @@ import riverlock as rl
 from riverlock.core.errors import FencedError
 from riverlock.snapshot import claims
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.inspection import inspect
-from riverlock.snapshot.records import Manifest
-from riverlock.snapshot.retention import Retention, sweep
+from riverlock.snapshot.format.records import Manifest
+from riverlock.snapshot.retention.policy import Retention, sweep
+from riverlock.snapshot.verbs.inspection import inspect
 
 ROWS: list[Row] = [(f"k{n % 3}", n) for n in range(36)]
 TIGHT = Retention(epochs=2, grace=timedelta(0))

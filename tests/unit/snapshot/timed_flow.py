@@ -14,8 +14,8 @@ from typing import Any
 from tests.unit.snapshot.local_flow import LocalFlow, second, source
 
 import riverlock as rl
-from riverlock.snapshot.reader import read_entries
-from riverlock.snapshot.retention import Retention
+from riverlock.snapshot.retention.policy import Retention
+from riverlock.snapshot.state_reader import read_entries
 
 EVERY = Retention(epochs=10_000, grace=timedelta(0))
 DELAY = 4

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from riverlock.core.types import schema_of
-from riverlock.flow.process import Process
-from riverlock.runtime.program import OperatorProgram
+from riverlock.operators.shipped import OperatorProgram
+from riverlock.program.process import Process
 from riverlock.state.changelog import ChangeLog
 from riverlock.state.spec import Value
 from riverlock.state.store import EVENT

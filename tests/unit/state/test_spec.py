@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from riverlock.core.errors import InvalidStateSpecError, StateError
-from riverlock.flow.process import Process
+from riverlock.program.process import Process
 from riverlock.state.layout import StateLayout
 from riverlock.state.spec import List, Map, Reducing, Value, specs_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError, UserCodeError
 from riverlock.core.times import minutes
-from riverlock.flow.process import Process
+from riverlock.program.process import Process
 from riverlock.state.spec import List, Value
 from riverlock.testing import ManualClock, harness
 

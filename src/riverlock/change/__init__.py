@@ -1,0 +1,1 @@
+"""State under changed code: what is kept, widened, migrated or refused."""

@@ -1,0 +1,1 @@
+"""What every source and sink is made of."""

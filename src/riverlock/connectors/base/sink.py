@@ -1,0 +1,124 @@
+"""What a flow says about an output; committing it is the engine's work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from inspect import getattr_static
+from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
+
+if TYPE_CHECKING:
+    from riverlock.connectors.base.committer import Committer
+    from riverlock.connectors.base.stager import Stager
+    from riverlock.core.types import Schema
+    from riverlock.storage.base import Storage
+
+__all__ = [
+    "PASSING",
+    "KeyedSink",
+    "Making",
+    "Probed",
+    "Sink",
+    "SinkUse",
+    "TwoPhaseSink",
+    "is_sink",
+    "place_of",
+]
+
+# Kinds of sinks of which nothing outlasts the process.
+PASSING = ("memory", "console")
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """A participant in the two-phase commit of an epoch.
+
+    Tasks stage rows (``Stager``), the driver commits what was voted for after the
+    manifest is decided, as often as it takes (``Committer``). A sink is described by a
+    frozen value; stager and committer are found by the value's type, or made by a
+    ``TwoPhaseSink`` itself. It may have an attribute ``place``: see ``place_of``.
+    """
+
+    @property
+    def kind(self) -> str:
+        """A short name for status and manifests."""
+        ...
+
+
+def is_sink(value: object) -> TypeGuard[Sink]:
+    """Tell a sink from values that answer to any name, such as Spark's columns."""
+    return getattr_static(value, "kind", None) is not None
+
+
+def place_of(sink: Sink) -> str:
+    """Return where a sink writes, as its attribute ``place`` says.
+
+    A text without secrets that tells it from others of its kind; empty if it has none.
+    """
+    return str(getattr(sink, "place", ""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkUse:
+    """How a flow uses a sink."""
+
+    uid: str
+    schema: Schema
+    replaces: bool  # rows of an epoch take the place of all rows before
+
+
+@runtime_checkable
+class TwoPhaseSink(Sink, Protocol):
+    """A sink that makes its own stager and committer: databases, or a user's own.
+
+    Both are made before the first epoch, and may then refuse what will not work.
+    """
+
+    def stager(self, use: SinkUse) -> Stager:
+        """Return what stages rows inside tasks.
+
+        Raises:
+            InvalidFlowError: The columns do not fit the sink.
+        """
+        ...
+
+    def committer(self, use: SinkUse, storage: Storage) -> Committer:
+        """Return what commits epochs in the driver; connects in ``open``, not here."""
+        ...
+
+
+@runtime_checkable
+class KeyedSink(Sink, Protocol):
+    """A sink that may keep one row of each key."""
+
+    def keeps_gone(self, column: str) -> bool:
+        """Whether the row of a key stays where a boolean column says that it is gone.
+
+        False also if it keeps all rows: that column then tells readers.
+        """
+        ...
+
+
+@runtime_checkable
+class Making(Protocol):
+    """A committer that makes what is missing when a run opens it."""
+
+    def to_make(self) -> tuple[str, ...]:
+        """Return what is not there yet, in words; change nothing.
+
+        Called after the sink has answered.
+        """
+        ...
+
+
+@runtime_checkable
+class Probed(Protocol):
+    """A committer that can tell, before a run, whether it would work."""
+
+    def probe(self) -> None:
+        """Look whether the sink answers and fits; change nothing.
+
+        Raises:
+            DefinitionError: It does not fit.
+            SinkError: It does not answer.
+        """
+        ...

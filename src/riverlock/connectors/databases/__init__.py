@@ -1,0 +1,1 @@
+"""SQL databases as an output and as an input."""

@@ -1,0 +1,130 @@
+"""Sinks that are given row by row: at least once, each with an id that never changes.
+
+A receiver that remembers ids, or writes idempotently, has each row exactly once.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from riverlock.connectors.base.staged_rows import numbered_rows
+from riverlock.connectors.builtin_stagers import TableStager
+from riverlock.core.errors import InvalidConfigError, InvalidFlowError
+from riverlock.snapshot.past import Commit, commit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from riverlock.connectors.base.committer import Owner
+    from riverlock.connectors.base.sink import SinkUse
+    from riverlock.snapshot.format.records import SinkOutput
+    from riverlock.storage.base import Storage
+
+__all__ = ["RowCommitter", "RowFunction", "for_each_row", "row_stager"]
+
+GUARANTEE = (
+    "at least once, with an id per row that is the same at every try: exactly once if"
+    " the receiver remembers ids"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFunction:
+    """Calls a function for each row; see ``for_each_row``."""
+
+    function: Callable[[dict[str, Any], str], None]
+    kind: str = "for_each_row"
+
+    def stager(self, use: SinkUse) -> TableStager:
+        """Return what stages rows in the store."""
+        return replace(row_stager(use, self.kind), is_python=True)
+
+    def committer(self, use: SinkUse, storage: Storage) -> RowCommitter:
+        """Return what calls the function."""
+        del use
+        return RowCommitter(storage=storage, send=self.function)
+
+
+def for_each_row(function: Callable[[dict[str, Any], str], None]) -> RowFunction:
+    """Call ``function(row, id)`` for each row after an epoch is decided, in the driver.
+
+    It is called at least once per row, with the same row and id every time. Raise to
+    have the epoch's remaining rows tried again, after a pause.
+    """
+    if not callable(function):
+        raise InvalidConfigError(
+            "for_each_row", expected="a function(row, id)", found=repr(function)
+        )
+    return RowFunction(function=function)
+
+
+def row_stager(use: SinkUse, kind: str) -> TableStager:
+    """Return the stager of a sink that only ever adds rows.
+
+    Raises:
+        InvalidFlowError: Mode ``complete`` would have to take rows away.
+    """
+    if use.replaces:
+        raise InvalidFlowError(
+            f"mode 'complete' of sink {use.uid!r}",
+            expected=f"append or update: {kind} takes no rows away",
+            found="complete",
+            hint="use mode 'update', or rl.sinks.for_each_epoch",
+        )
+    return TableStager(sink=use.uid)
+
+
+@dataclass
+class RowCommitter:
+    """Sends the rows of an epoch, and remembers which ones this run has sent."""
+
+    storage: Storage
+    send: Callable[[dict[str, Any], str], None]
+    at_once: int = 1
+    guarantee: str = GUARANTEE
+    _prefix: str = ""
+    _sent: set[int] = field(default_factory=set)
+    _commit: Commit | None = None
+
+    def open(self, owner: Owner) -> None:
+        """Learn what ids begin with."""
+        self._prefix = f"{owner.flow}/{owner.sink}"
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        """Send what was not sent yet; stops at the first row that fails."""
+        wanted = commit_of(epoch, output)
+        if wanted != self._commit:
+            self._commit, self._sent = wanted, set()
+        rows = (
+            (number, row)
+            for number, row in numbered_rows(self.storage, output)
+            if number not in self._sent
+        )
+        if self.at_once == 1:
+            for numbered in rows:
+                self._send(numbered)
+            return
+        with ThreadPoolExecutor(self.at_once) as pool:
+            chunk = []
+            for numbered in rows:
+                chunk.append(numbered)
+                if len(chunk) == 100 * self.at_once:
+                    list(pool.map(self._send, chunk))
+                    chunk = []
+            list(pool.map(self._send, chunk))
+
+    def _send(self, numbered: tuple[int, dict[str, Any]]) -> None:
+        number, row = numbered
+        assert self._commit is not None
+        self.send(row, f"{self._prefix}/{_named(self._commit)}/{number}")
+        self._sent.add(number)
+
+
+def _named(commit: Commit) -> str:
+    """Return what tells an epoch from all others, also from those of its number.
+
+    Rows of an epoch that an older version has decided keep the ids that it gave them.
+    """
+    return f"{commit.epoch}-{commit.digest[:16]}" if commit.run else str(commit.epoch)

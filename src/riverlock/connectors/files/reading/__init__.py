@@ -1,0 +1,1 @@
+"""How files are read, each exactly once."""

@@ -1,0 +1,1 @@
+"""A web server as an output."""

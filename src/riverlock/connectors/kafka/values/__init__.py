@@ -1,0 +1,1 @@
+"""Values of Kafka records whose schemas are in a registry."""

@@ -1,0 +1,1 @@
+"""Text that becomes rows, and text that cannot."""

@@ -1,0 +1,1 @@
+"""PySpark's Python data sources as an input."""

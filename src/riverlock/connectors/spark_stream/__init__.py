@@ -1,0 +1,1 @@
+"""Structured Streaming DataFrames as an input."""

@@ -1,0 +1,1 @@
+"""Values: how they look in Arrow, in JSON and in Python, and whether two are one."""

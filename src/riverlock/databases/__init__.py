@@ -1,1 +1,0 @@
-"""What sources and sinks of databases share."""

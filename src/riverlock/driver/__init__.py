@@ -1,0 +1,1 @@
+"""The driver: the loop of a region, and everything beside it."""

@@ -1,0 +1,95 @@
+"""How to run a flow: the options of ``run`` and ``start``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from riverlock.coordinator.restart import ExponentialDelay, RestartPolicy
+from riverlock.core.clock import Clock, SystemClock
+from riverlock.core.errors import InvalidConfigError
+from riverlock.core.times import duration_us
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from pyspark.sql import SparkSession
+
+    from riverlock.snapshot.format.run_status import Status
+
+__all__ = ["RunOptions"]
+
+DEFAULT_RESTART = ExponentialDelay(initial_us=200_000, max_us=30_000_000, attempts=5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How to run a flow.
+
+    Attributes:
+        spark: A session to run on; default: the active one, or a new local one.
+        available_now: Take what is there at the start, then stop.
+        parallelism: Tasks per keyed stage; default: the cores Spark has. May differ
+            from run to run: state follows. ``"auto"``: at most that many, as backlog
+            and duration of epochs ask for.
+        epoch_target: How long an epoch should take; rows per epoch adapt to it. None:
+            every epoch takes ``max_rows_per_epoch``.
+        max_rows_per_epoch: Rows an epoch takes at most, shared by its sources. Files
+            are taken whole, at least one.
+        max_epochs: Stop after so many epochs.
+        restart: What to do when an epoch fails for a reason that may pass.
+        retain_epochs: How many epochs can be gone back to.
+        grace: How long files that nothing refers to are kept.
+        executor_timeout: For how long Spark may have no executor while tasks wait; the
+            run then ends with an error. None: for ever.
+        working_dir: Local disk for working copies of state; disposable.
+        on_status: Called after each epoch.
+    """
+
+    spark: SparkSession | None = None
+    available_now: bool = False
+    parallelism: int | str | None = None
+    epoch_target: str | timedelta | None = "1 second"
+    max_rows_per_epoch: int | None = None
+    max_epochs: int | None = None
+    restart: RestartPolicy = DEFAULT_RESTART
+    retain_epochs: int = 20
+    grace: str | timedelta = "10 minutes"
+    executor_timeout: str | timedelta | None = "5 minutes"
+    working_dir: str | None = None
+    on_status: Callable[[Status], None] = field(default=lambda _: None)
+    clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that make no sense.
+
+        Raises:
+            InvalidConfigError: One does not.
+        """
+        if isinstance(self.parallelism, str) and self.parallelism != "auto":
+            raise InvalidConfigError(
+                "parallelism",
+                expected='a number, or "auto"',
+                found=repr(self.parallelism),
+            )
+        for name in ("parallelism", "max_rows_per_epoch", "max_epochs"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                continue
+            if value is not None and value < 1:
+                raise InvalidConfigError(name, expected="at least 1", found=str(value))
+        if self.retain_epochs < 2:
+            raise InvalidConfigError(
+                "retain_epochs", expected="at least 2", found=str(self.retain_epochs)
+            )
+        # Now, not when the store is claimed: a wrong one must change nothing.
+        if self.epoch_target is not None:
+            duration_us(self.epoch_target)
+        elif self.max_rows_per_epoch is None:
+            raise InvalidConfigError(
+                "epoch_target=None", expected="max_rows_per_epoch", found="neither"
+            )
+        duration_us(self.grace)
+        if self.executor_timeout is not None:
+            duration_us(self.executor_timeout)

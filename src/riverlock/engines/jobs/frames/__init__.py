@@ -1,0 +1,1 @@
+"""The stateless part of a stage, as Spark DataFrames."""

@@ -1,0 +1,247 @@
+"""Aggregate expressions, split into a part that Spark computes and one that we merge.
+
+Spark combines the rows of a key within each partition, with its own code generation;
+the partial rows, one per key and partition, are merged into state in Python, in the
+order of the partitions, so that floating-point sums are added in a fixed order and an
+epoch gives the same bits when it is run again.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from riverlock.core.errors import InvalidFlowError
+from riverlock.core.hidden_columns import MARK, PART, ROWS, SEQ, SOURCE, TIME, WINDOW
+from riverlock.core.types import Type, type_of
+from riverlock.engines.jobs.frames.nodes import as_column, hidden_columns, pane_end
+from riverlock.engines.jobs.frames.splits import split_aggregator, split_expression
+from riverlock.operators.aggregates.aggregator import Aggregator
+from riverlock.operators.aggregates.partial import (
+    Merge,
+    PartialAggregate,
+    PythonAggregate,
+)
+from riverlock.program.windows import TimeWindows
+from riverlock.spark.epoch_clock import at_time, has_clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from riverlock.engines.jobs.frames.splits import Split
+    from riverlock.operators.windows.window_operator import Gathering
+
+__all__ = ["Combine", "Singles", "plan_aggregates"]
+
+# Which partition a row is in, until the position of its partial row says it.
+_TASK = "__rl_task"
+# Nodes of a physical plan that stand between an aggregate and its exchange.
+_WRAPPERS = ("WholeStageCodegenExec", "InputAdapter", "SortExec")
+
+
+@dataclass(frozen=True)
+class Combine:
+    """The combining step before the exchange."""
+
+    keys: tuple[str, ...]
+    parts: Mapping[str, Any]
+    window: TimeWindows | None = None
+    # A part that counts all rows, if there is one: Spark computes it once.
+    counts: str | None = None
+
+    def apply(self, frame: DataFrame, now_us: int | None = None) -> DataFrame:
+        """Return one row per key, pane and partition, with the partial aggregates.
+
+        Expressions that ask for the time of day are given ``now_us``: a part that Spark
+        has planned cannot be changed any more.
+        """
+        grouping = list(self.keys)
+        if self.window is not None:
+            frame = frame.withColumn(WINDOW, pane_end(self.window))
+            grouping.append(WINDOW)
+        grouping += [c for c in (SOURCE, PART) if c in frame.columns]
+        if any(isinstance(c, str) and SEQ in c for c in self.parts.values()):
+            # Rows that were one have one position, and must be told apart, too.
+            frame = frame.withColumn(SEQ, F.monotonically_increasing_id())
+        parts = {n: as_column(c) for n, c in self.parts.items()}
+        parts |= {c: F.max(c) for c in (TIME, MARK) if c in frame.columns}
+        if self.window is not None and self.counts is None:
+            parts[ROWS] = F.count(F.lit(1))
+        columns = [c.alias(n) for n, c in parts.items()]
+        aggregated = frame.groupBy(*grouping).agg(*columns)
+        if now_us is not None:
+            aggregated = at_time(aggregated, now_us)
+        partial = _partial(aggregated, len(grouping), len(parts))
+        if partial is not None:
+            named = partial.toDF(*grouping, *parts)
+            made = named.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
+        else:
+            # Aggregates may look at the position of a row: it keeps its name.
+            numbered = frame.withColumn(_TASK, F.spark_partition_id().cast("bigint"))
+            made = numbered.groupBy(*grouping, _TASK).agg(*columns)
+            made = made.withColumnRenamed(_TASK, SEQ)
+        if self.window is not None and self.counts is not None:
+            made = made.withColumn(ROWS, F.col(f"`{self.counts}`"))
+        return made
+
+    def has_clock(self, frame: DataFrame) -> bool:
+        """Tell whether the rows, or the aggregates, ask for the time of day."""
+        return has_clock(frame.agg(*map(as_column, self.parts.values())))
+
+
+@dataclass(frozen=True)
+class Singles:
+    """Partial aggregates of each row by itself, for windows that only state knows."""
+
+    keys: tuple[str, ...]
+    parts: Mapping[str, str]
+
+    def apply(self, frame: DataFrame, now_us: int | None = None) -> DataFrame:
+        """Return the partial aggregates of every row."""
+        parts = [F.expr(text).alias(name) for name, text in self.parts.items()]
+        keys = [F.col(f"`{k}`") for k in self.keys]
+        return frame.select(*keys, *parts, *hidden_columns(frame))
+
+    def has_clock(self, frame: DataFrame) -> bool:
+        """Tell whether the rows, or the aggregates, ask for the time of day."""
+        return has_clock(self.apply(frame))
+
+
+def _partial(aggregated: DataFrame, keys: int, parts: int) -> DataFrame | None:
+    """Return what Spark computes of an aggregate before its exchange.
+
+    Spark aggregates twice, with an exchange between, which we do not need: state is
+    where partial rows are merged, behind an exchange of our own. None if the plan is
+    not of that form, or counts something on its way, which only whole plans do.
+    """
+    plan: Any = aggregated._jdf.queryExecution().executedPlan()
+    exchange = _below(plan, through_aggregates=True)
+    if _kind(exchange) != "ShuffleExchangeExec":
+        return None
+    combined = exchange.child()
+    aggregate = _below(combined, through_aggregates=False)
+    if not _kind(aggregate).endswith("AggregateExec"):
+        return None
+    # Columns are known by their place alone. Spark computes equal expressions once,
+    # leaves out keys that are constant, and needs two columns for a sum of decimals.
+    found = (
+        aggregate.groupingExpressions().size(),
+        aggregate.aggregateExpressions().size(),
+        combined.output().size(),
+    )
+    if found != (keys, parts, keys + parts):
+        return None
+    if "CollectMetrics" in combined.toString():
+        return None
+    # Some aggregates, such as collect_list, are bytes of Spark's own until they end.
+    types = [f.dataType() for f in combined.schema().fields()]
+    if types != [f.dataType() for f in aggregated._jdf.schema().fields()]:
+        return None
+    session: Any = aggregated.sparkSession
+    is_streaming = False
+    made = session._jsparkSession.internalCreateDataFrame(
+        combined.execute(), combined.schema(), is_streaming
+    )
+    return DataFrame(made, session)
+
+
+def _below(plan: Any, *, through_aggregates: bool) -> Any:
+    """Go down through what only wraps or sorts; returns the first other node."""
+    while True:
+        kind = _kind(plan)
+        is_passed = through_aggregates and kind.endswith("AggregateExec")
+        if kind not in _WRAPPERS and not is_passed:
+            return plan
+        plan = plan.children().head()  # all of these have one
+
+
+def _kind(plan: Any) -> str:
+    name: str = plan.getClass().getSimpleName()
+    return name
+
+
+def plan_aggregates(
+    frame: DataFrame,
+    keys: tuple[str, ...],
+    aggregates: Mapping[str, Any],
+    uid: str,
+    windows: Gathering | None = None,
+) -> tuple[Combine | Singles, dict[str, PartialAggregate]]:
+    """Split aggregate expressions.
+
+    Raises:
+        InvalidFlowError: An expression is not one of the supported aggregates.
+    """
+    splits = {n: _split(frame, n, each, uid) for n, each in aggregates.items()}
+    parts: dict[str, Any] = {}
+    for name, split in splits.items():
+        named = {
+            name + suffix: aggregates[name] if text is None else text
+            for suffix, text in split.columns.items()
+        }
+        for twice in named.keys() & parts.keys():
+            raise InvalidFlowError(
+                f"aggregate {name!r} of operator {uid!r}",
+                expected="names that what is kept of other aggregates does not have",
+                found=f"{twice!r} twice",
+                hint="an average named x keeps x_sum and x_count, a deviation x_mean"
+                " and x_squares: give one of them another name",
+            )
+        parts |= named
+    types = _types(frame, parts)
+    found = {n: _partial_aggregate(n, split, types) for n, split in splits.items()}
+    if windows is not None and not windows.has_panes:
+        singles = {
+            n + suffix: f"cast({row} as {types[n + suffix].ddl})"
+            for n, split in splits.items()
+            for suffix, row in split.rows.items()
+        }
+        return Singles(keys, singles), found
+    counts = next((n for n, split in splits.items() if split.counts_rows), None)
+    window = None if windows is None else windows.window
+    assert window is None or isinstance(window, TimeWindows)
+    return Combine(keys, parts, window, counts), found
+
+
+def _split(frame: DataFrame, name: str, expression: Any, uid: str) -> Split:
+    if isinstance(expression, Aggregator):
+        return split_aggregator(frame, name, expression)
+    with _explained(name, uid):
+        return split_expression(frame, name, as_column(expression), uid)
+
+
+def _partial_aggregate(
+    name: str, split: Split, types: Mapping[str, Type]
+) -> PartialAggregate:
+    if isinstance(split.merge, PythonAggregate):
+        types = {name: split.merge.kept}
+    merges = tuple(
+        Merge(columns={n: types[n] for n in names}, how=merge)
+        for merge, names in split.merges(name)
+    )
+    return PartialAggregate(type=split.output, merges=merges, result=split.result)
+
+
+@contextmanager
+def _explained(name: str, uid: str) -> Iterator[None]:
+    """Say which aggregate Spark does not accept."""
+    try:
+        yield
+    except (AnalysisException, ParseException) as error:
+        raise InvalidFlowError(
+            f"aggregate {name!r} of operator {uid!r}",
+            expected="an expression that Spark accepts",
+            found=str(error).strip().split(";\n")[0].splitlines()[0],
+        ) from error
+
+
+def _types(frame: DataFrame, parts: Mapping[str, Any]) -> dict[str, Type]:
+    """Return the types of all partial columns, at once: Spark takes its time."""
+    columns = [as_column(text).alias(name) for name, text in parts.items()]
+    fields = frame.groupBy().agg(*columns).schema.fields
+    return {f.name: type_of(f.dataType) for f in fields}

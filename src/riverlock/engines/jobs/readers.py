@@ -1,0 +1,68 @@
+"""Readers: how Spark reads the ranges of each kind of source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from riverlock.connectors.databases.reading.reader import SqlReader
+from riverlock.connectors.databases.source import Sql
+from riverlock.connectors.files.reading.reader import FilesReader
+from riverlock.connectors.generator.reader import GeneratorReader
+from riverlock.connectors.kafka.reader import KafkaReader
+from riverlock.connectors.kafka.source import Kafka
+from riverlock.connectors.python_source.reader import PythonReader
+from riverlock.connectors.spark_stream.landing import LandingReader
+from riverlock.core.errors import InvalidFlowError
+from riverlock.sources import Files, Generator, PythonSource, SparkStream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from riverlock.connectors.base.source_reader import Reader
+    from riverlock.core.clock import Clock
+    from riverlock.program.graph import Read
+    from riverlock.snapshot.format.store_layout import RegionPaths
+    from riverlock.storage.base import Storage
+
+__all__ = ["reader_of"]
+
+
+def reader_of(
+    spark: SparkSession,
+    node: Read,
+    place: tuple[Storage, RegionPaths],
+    clock: Clock,
+    *,
+    takes_all: bool,
+) -> Reader:
+    """Return the reader of a source.
+
+    Args:
+        spark: The session.
+        node: What is read.
+        place: The store, and where in it.
+        clock: Where a pace comes from.
+        takes_all: ``available_now``: what is there at the start is all there is.
+
+    Raises:
+        InvalidFlowError: Nothing reads it.
+    """
+    match node.source:
+        case Files() as source:
+            return FilesReader(spark, source, node.uid, place)
+        case Generator() as source:
+            return GeneratorReader(spark, source, clock)
+        case Kafka() as source:
+            return KafkaReader(spark, source, node.uid)
+        case PythonSource() as source:
+            return PythonReader(spark, source, takes_all=takes_all)
+        case Sql() as source:
+            return SqlReader(spark, source, node.uid, clock, takes_all=takes_all)
+        case SparkStream() as source:
+            return LandingReader(spark, source, node.uid, place[0], takes_all=takes_all)
+        case other:
+            raise InvalidFlowError(
+                f"source {node.uid!r}",
+                expected="something of rl.sources",
+                found=repr(other),
+            )

@@ -1,0 +1,88 @@
+"""Finds the committer of a sink; those that need Spark live here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from riverlock.connectors.base.sink import TwoPhaseSink
+from riverlock.connectors.builtin_committers import (
+    ConsoleCommitter,
+    MemoryCommitter,
+)
+from riverlock.core.errors import InvalidFlowError
+from riverlock.sinks import ConsoleSink, EpochFunction, MemorySink
+from riverlock.snapshot.format.state_files import read_file
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from riverlock.connectors.base.committer import Committer, Owner
+    from riverlock.connectors.base.sink import SinkUse
+    from riverlock.core.types import Schema
+    from riverlock.program.graph import Write
+    from riverlock.snapshot.format.records import SinkOutput
+    from riverlock.storage.base import Storage
+
+__all__ = ["committer_of"]
+
+
+def committer_of(
+    write: Write, use: SinkUse, storage: Storage, spark: SparkSession
+) -> Committer:
+    """Return what commits a sink.
+
+    Raises:
+        InvalidFlowError: Nothing does.
+    """
+    sink = write.sink
+    match sink:
+        case MemorySink():
+            return MemoryCommitter(sink, storage, replaces=write.replaces)
+        case ConsoleSink():
+            return ConsoleCommitter(sink, storage)
+        case EpochFunction():
+            return _EpochFunctionCommitter(sink, storage, spark, use.schema)
+        case TwoPhaseSink():
+            return sink.committer(use, storage)
+        case _:
+            raise InvalidFlowError(
+                "sink",
+                expected="something of rl.sinks, or a TwoPhaseSink",
+                found=repr(sink),
+            )
+
+
+@dataclass
+class _EpochFunctionCommitter:
+    """Calls the user's function with the staged rows."""
+
+    sink: EpochFunction
+    storage: Storage
+    spark: SparkSession
+    schema: Schema
+    guarantee: str = (
+        "at least once, always with the same rows: exactly once if the function is"
+        " idempotent by epoch"
+    )
+
+    def open(self, owner: Owner) -> None:
+        """Nothing to check."""
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        """Call the function, unless the epoch has nothing to say.
+
+        A whole table that is empty says that its rows are gone.
+        """
+        if not output.tokens:
+            if output.replaces:
+                empty = self.spark.createDataFrame([], self.schema.ddl)
+                self.sink.function(empty, epoch)
+            return
+        # Checks every file against its checksum before user code sees a row.
+        # One after the other: an epoch need not fit into the driver.
+        for t in output.tokens:
+            read_file(self.storage, t["path"], size=t["bytes"], expected=t["checksum"])
+        root = self.storage.uri.rstrip("/")
+        paths: list[Any] = [f"{root}/{t['path']}" for t in output.tokens]
+        self.sink.function(self.spark.read.parquet(*paths), epoch)

@@ -1,0 +1,1 @@
+"""Operators, each with its declaration and its execution side by side."""

@@ -1,0 +1,1 @@
+"""Aggregates: partial results, how they merge, and sketches."""

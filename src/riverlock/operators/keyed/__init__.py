@@ -1,0 +1,1 @@
+"""User-defined processes: state of a key as attributes, timers, outputs."""

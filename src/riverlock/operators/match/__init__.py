@@ -1,0 +1,1 @@
+"""Patterns in the events of each key."""

@@ -1,0 +1,1 @@
+"""Sessions: windows that end with a gap."""

@@ -1,0 +1,1 @@
+"""Decided epochs, run once more and compared."""

@@ -1,1 +1,0 @@
-"""Runs a region: tasks in workers, the loop in the driver."""

@@ -1,1 +1,0 @@
-"""SQL databases as sinks: ``rl.sinks.sql(...)``."""

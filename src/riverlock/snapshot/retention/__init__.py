@@ -1,0 +1,1 @@
+"""What keeps epochs, what deletes them, and how files are merged."""

@@ -1,0 +1,1 @@
+"""What people do to a store: restore, fork, diff, expire, repair, verify."""

@@ -1,0 +1,298 @@
+"""Everything that is wrong with a store: damaged, missing and foreign files.
+
+``verify`` looks at epochs; this looks at every file: each is checked by what the format
+says of it, or is not part of the format at all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import RiverlockError, SnapshotError, StorageNotFoundError
+from riverlock.snapshot.format.channels import Segment
+from riverlock.snapshot.format.records import (
+    Expiring,
+    ForkRecord,
+    LeaseRecord,
+    Merged,
+    Named,
+    Origin,
+    Request,
+    Run,
+    SinkPlace,
+    Start,
+)
+from riverlock.snapshot.format.references import source_lists, state_files
+from riverlock.snapshot.format.run_status import Status
+from riverlock.snapshot.format.sealed import checksum, read_hint, unseal
+from riverlock.snapshot.format.store_layout import FORKING, SINKS, epoch_of
+from riverlock.snapshot.owner import Beat
+from riverlock.snapshot.verbs.verify import EpochReport, verify
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.format.records import Manifest
+
+__all__ = ["QUARANTINE", "Damage", "Inspection", "inspect"]
+
+QUARANTINE = "quarantine/"
+_REGION = r"regions/[^/]+/"
+_SEALED: dict[str, Any] = {
+    rf"{_REGION}runs/\d+\.json": Run,
+    rf"{_REGION}requests/\d+\.json": Request,
+    rf"{_REGION}expiring/[^/]+\.json": Expiring,
+    rf"{_REGION}starting/[^/]+\.json": Start,
+    rf"{_REGION}merged/[^/]+\.json": Merged,
+    r"snapshots/[^/]+\.json": Named,
+    r"leases/[^/]+\.json": LeaseRecord,
+    r"forks/[^/]+\.json": ForkRecord,
+    r"parents/[^/]+\.json": Origin,
+    re.escape(FORKING): ForkRecord,
+    r"channels/[^/]+/segments/\d+\.json": Segment,
+}
+# Overwritten; those of older writers are not sealed.
+_HINTS: dict[str, Any] = {
+    rf"{_REGION}owner\.json": Beat,
+    rf"{_REGION}status\.json": Status,
+    rf"{SINKS}[^/]+\.json": SinkPlace,
+}
+# Checked elsewhere, or not ours to check.
+_OTHERS = (
+    r"flow\.json",
+    rf"{_REGION}epochs/\d+\.json",
+    rf"{_REGION}(state|staged|sources)/.+",
+    # Requests of earlier versions, which nobody reads any more.
+    rf"{_REGION}(stops/.+|request\.json)",
+    r"channels/[^/]+/(data|landing)/.+",
+    r"parents/[^/]+/.+",
+    rf"{QUARANTINE}.+",
+    r"\..*",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A file that is missing or not what was written.
+
+    Attributes:
+        path: The file.
+        problem: What is wrong with it.
+        affects: What cannot be used because of it.
+    """
+
+    path: str
+    problem: str
+    affects: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What was found.
+
+    Attributes:
+        epochs: Each epoch that is kept, oldest first.
+        damages: Files that are damaged or missing.
+        foreign: Files that are no part of the format.
+        leftovers: Files that nothing refers to: of work that was broken off, or that
+            retention has not come to yet. They do no harm.
+    """
+
+    epochs: tuple[EpochReport, ...]
+    damages: tuple[Damage, ...]
+    foreign: tuple[str, ...]
+    leftovers: tuple[str, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.damages and all(r.is_whole for r in self.epochs)
+
+    @property
+    def newest_whole(self) -> int | None:
+        """The newest epoch that can be gone back to."""
+        whole = [r.epoch for r in self.epochs if r.is_whole]
+        return whole[-1] if whole else None
+
+
+def inspect(catalog: Catalog) -> Inspection:
+    """Check every file of a store; changes nothing.
+
+    Raises:
+        SnapshotError: ``flow.json`` is missing, damaged or of a newer version.
+    """
+    reports = tuple(verify(catalog))
+    found = _Findings(catalog)
+    for report in reports:
+        found.take_epoch(report)
+    for entry in catalog.storage.list():
+        found.take_file(entry.path)
+    found.check_names({r.epoch for r in reports})
+    return Inspection(
+        epochs=reports,
+        damages=tuple(found.damages[p] for p in sorted(found.damages)),
+        foreign=tuple(found.foreign),
+        leftovers=tuple(found.leftovers),
+    )
+
+
+@dataclass
+class _Findings:
+    catalog: Catalog
+    damages: dict[str, Damage] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+    _reached: set[str] = field(default_factory=set)
+
+    def _damage(self, path: str, problem: str, affects: str) -> None:
+        before = self.damages.get(path)
+        if before is not None and affects not in before.affects:
+            affects = f"{before.affects}; {affects}"
+        elif before is not None:
+            affects = before.affects
+        self.damages[path] = Damage(path=path, problem=problem, affects=affects)
+
+    def take_epoch(self, report: EpochReport) -> None:
+        """Note the files of an epoch, and what their damage affects."""
+        path, epoch = self.catalog.paths.manifest(report.epoch), report.epoch
+        try:
+            manifest = self.catalog.manifest(epoch)
+        except RiverlockError as error:
+            self._damage(path, str(error), f"epoch {epoch}")
+            return
+        if (manifest.epoch, manifest.flow) != (epoch, self.catalog.flow().id):
+            self._damage(path, report.problems[0], f"epoch {epoch}")
+            return
+        self._take_references(manifest, report)
+        self._take_outputs(manifest)
+
+    def _take_references(self, manifest: Manifest, report: EpochReport) -> None:
+        epoch = report.epoch
+        broken = {
+            path: problem
+            for problem in report.problems
+            for path in _paths(manifest)
+            if f" {path}:" in problem
+        }
+        for uid, state in manifest.operators.items():
+            for file in state.files:
+                self._reached.add(file.path)
+                if file.path in broken:
+                    groups = f"key groups {file.first_group} to {file.end_group - 1}"
+                    affects = f"operator {uid}, {groups}, in epoch {epoch}"
+                    self._damage(file.path, broken[file.path], affects)
+        for path in source_lists(manifest):
+            self._reached.add(path)
+            if path in broken:
+                self._damage(path, broken[path], f"inputs of epoch {epoch}")
+
+    def _take_outputs(self, manifest: Manifest) -> None:
+        """Check staged outputs; those of the newest epoch must be there."""
+        is_newest = manifest.epoch == self.catalog.epochs()[-1]
+        for uid, output in manifest.outputs.items():
+            for token in output.tokens:
+                path = token.get("path") if isinstance(token, dict) else None
+                if not isinstance(path, str) or "checksum" not in token:
+                    continue
+                self._reached.add(path)
+                affects = f"output of epoch {manifest.epoch} for sink {uid}, unless it"
+                affects += " is committed"
+                self._check_content(path, token["checksum"], affects, must=is_newest)
+
+    def _check_content(
+        self, path: str, expected: str, affects: str, *, must: bool
+    ) -> None:
+        try:
+            found = checksum(self.catalog.storage.get(path))
+        except StorageNotFoundError:
+            if must:
+                self._damage(path, f"{path} is missing", affects)
+            return
+        if found != expected:
+            problem = f"{path} has checksum {found}, expected {expected}"
+            self._damage(path, problem, affects)
+
+    def take_file(self, path: str) -> None:
+        """Check a file by its place."""
+        for pattern, kind in _SEALED.items():
+            if re.fullmatch(pattern, path):
+                self._check_record(path, kind)
+                return
+        for pattern, kind in _HINTS.items():
+            if re.fullmatch(pattern, path):
+                self._check_hint(path, kind)
+                return
+        if not any(re.fullmatch(pattern, path) for pattern in _OTHERS):
+            self.foreign.append(path)
+        elif path.startswith(self.catalog.paths.sources):
+            self._check_list(path)
+        elif _is_referable(path) and path not in self._reached:
+            self.leftovers.append(path)
+
+    def _check_list(self, path: str) -> None:
+        if path in self._reached:
+            return
+        self.leftovers.append(path)
+        if checksum(self.catalog.storage.get(path)) not in path:
+            problem = f"{path} does not have the checksum in its name"
+            self._damage(path, problem, "nothing: no epoch refers to it")
+
+    def _check_hint(self, path: str, kind: Any) -> None:
+        if read_hint(self.catalog.storage.get(path), kind) is None:
+            problem = f"{path} cannot be read, or its checksum differs"
+            self._damage(path, problem, _affected_by(path))
+
+    def _check_record(self, path: str, kind: Any) -> None:
+        try:
+            record = unseal(self.catalog.storage.get(path), kind, path=path)
+        except StorageNotFoundError:
+            return  # a name or lease may go at any time
+        except SnapshotError as error:
+            self._damage(path, error.message, _affected_by(path))
+            return
+        if isinstance(record, Run) and record.run != epoch_of(path):
+            self._damage(path, f"{path} is run {record.run}", _affected_by(path))
+        if isinstance(record, Segment):
+            for file in record.files:
+                affects = f"segment {record.number} of its channel"
+                self._check_content(file["path"], file["checksum"], affects, must=True)
+
+    def check_names(self, epochs: set[int]) -> None:
+        """Look whether what has a name is there."""
+        for entry in self.catalog.storage.list("snapshots/"):
+            if entry.path in self.damages:
+                continue
+            data = self.catalog.storage.get(entry.path)
+            epoch = unseal(data, Named, path=entry.path).regions.get(
+                self.catalog.region
+            )
+            if epoch is not None and epoch not in epochs:
+                problem = f"{entry.path} names epoch {epoch}, which is not there"
+                self._damage(entry.path, problem, "the name")
+
+
+def _is_referable(path: str) -> bool:
+    return re.fullmatch(rf"{_REGION}(state|staged)/.+", path) is not None
+
+
+def _paths(manifest: Manifest) -> list[str]:
+    return [*(f.path for f in state_files(manifest)), *source_lists(manifest)]
+
+
+def _affected_by(path: str) -> str:
+    if path.endswith(("/owner.json", "/status.json")):
+        return "nothing: the next run writes it anew"
+    if path.startswith(SINKS):
+        return "nothing while Kafka has the sink's marker: a start writes it anew"
+    if "/starting/" in path:
+        return "nothing but who sees that a start is under way"
+    if "/runs/" in path:
+        return "nothing but who ran then: its number is in its name"
+    if "/merged/" in path:
+        return "nothing: files are merged again"
+    if path.startswith("channels/"):
+        return "input that landed there and was not read yet"
+    if path.startswith("parents/"):
+        return "state files in the store it names"
+    return "what it pins"

@@ -1,0 +1,1 @@
+"""State, keys and rows of many keys at once, as Arrow columns."""

@@ -1,0 +1,1 @@
+"""Inside a task: input in, one vote out."""

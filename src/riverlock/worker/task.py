@@ -1,0 +1,410 @@
+"""What runs inside a Spark task: input in, one vote out.
+
+A vote is a row of bytes. Errors that a retry cannot heal travel as votes too, whole, so
+that Spark does not try four times and the driver can show them without Java frames.
+Nothing here imports PySpark.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import time
+import uuid
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from riverlock.connectors.base.stager import StagePoint, Stager
+from riverlock.coordinator.votes import OperatorVote, Vote
+from riverlock.core import faults
+from riverlock.core.errors import RiverlockError, StateCorruptedError, StorageError
+from riverlock.core.garbage import without_gc
+from riverlock.core.hidden_columns import HIDDEN, SEQ
+from riverlock.core.types import schema_of
+from riverlock.operators.aggregates.folding import Folding
+from riverlock.operators.boundary import user_error
+from riverlock.operators.shipped import (
+    DEAD,
+    DEAD_SCHEMA,
+    LATE_ROWS,
+    MAIN,
+    EpochInfo,
+    OperatorProgram,
+)
+from riverlock.snapshot.format.records import StateFile, TimerHeads
+from riverlock.snapshot.format.state_files import encode_table, write_state_file
+from riverlock.snapshot.format.store_layout import RegionPaths
+from riverlock.state.changelog import ChangeLog
+from riverlock.state.columns.python_rows import RowError, rows_table, sequence
+from riverlock.state.copy.private_folders import make_private
+from riverlock.state.copy.working_copy import WorkingCopy
+from riverlock.state.keys import group_range
+from riverlock.state.store import EVENT, PROCESSING
+from riverlock.worker.dispatch import Done, run_operator
+from riverlock.worker.event_times import greatest_times, partition_times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from riverlock.replay.one_key import OneKey
+    from riverlock.state.copy.baseline import Baseline
+    from riverlock.state.layout import StateLayout
+    from riverlock.storage.base import Storage
+
+__all__ = [
+    "KeyedEpoch",
+    "KeyedTask",
+    "Outcome",
+    "Place",
+    "Split",
+    "StageTask",
+    "Targets",
+    "decode_outcome",
+]
+
+# What user code makes of a batch, by output.
+Split: TypeAlias = "Callable[[pa.RecordBatch], dict[str, pa.Table]]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Targets:
+    """Who gets the rows of an output."""
+
+    sinks: dict[str, Stager] = field(default_factory=dict)
+    # Whether a later stage of the same epoch reads them.
+    is_staged: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a task's files go."""
+
+    storage: Storage
+    region: str
+    stage: str
+    run: int
+    token: str
+    flow: str = ""  # its id
+
+    def attempt(self, partition: int) -> str:
+        """Return a name that no other attempt will ever have."""
+        return f"{self.run:06d}-{self.stage}-{partition:05d}-{uuid.uuid4().hex[:12]}"
+
+    def point(self, epoch: int, attempt: str) -> StagePoint:
+        """Return where outputs are staged."""
+        folder = f"{RegionPaths(self.region).staged}{epoch:012d}"
+        return StagePoint(
+            storage=self.storage,
+            folder=folder,
+            epoch=epoch,
+            attempt=attempt,
+            flow=self.flow,
+            token=self.token,
+        )
+
+
+class Outcome(msgspec.Struct):
+    """What comes back from a task: a vote or an error."""
+
+    # Of the epoch that the task was told to run, so that the driver can make sure.
+    seed: int
+    vote: Vote | None = None
+    error: bytes | None = None  # pickled; inside the trust boundary of the cluster
+
+
+def decode_outcome(raw: bytes) -> Outcome:
+    """Read what a task sent."""
+    return msgspec.msgpack.decode(raw, type=Outcome)
+
+
+def _outcome(run: Callable[[], Vote], seed: int) -> bytes:
+    """Run a task; errors that a retry cannot heal become the outcome."""
+    try:
+        return msgspec.msgpack.encode(Outcome(seed=seed, vote=run()))
+    except RiverlockError as error:
+        if isinstance(error, StorageError) and error.retryable:
+            raise
+        packed = pickle.dumps(error)
+        return msgspec.msgpack.encode(Outcome(seed=seed, error=packed))
+
+
+@lru_cache(maxsize=64)
+def _program(blob: bytes) -> tuple[OperatorProgram, StateLayout]:
+    """Unpickle a program once per worker, not once per epoch."""
+    program: OperatorProgram = pickle.loads(blob)  # noqa: S301 - from our own driver
+    # PySpark collects garbage after every task. What is loaded by now stays for good,
+    # and need not be looked through each time.
+    gc.freeze()
+    return program, program.layout()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageTask:
+    """A task without state: hands its rows to sinks and later stages, by output."""
+
+    place: Place
+    epoch: int
+    seed: int
+    targets: dict[str, Targets]
+    # User code whose results and dead letters are staged, instead of the rows.
+    split: Split | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch], partition: int) -> bytes:
+        """Stage all rows."""
+        return _outcome(lambda: self.vote(batches, partition), self.seed)
+
+    def vote(self, batches: Iterable[pa.RecordBatch], partition: int) -> Vote:
+        """Do the same and return the vote; errors are raised as they are."""
+        attempt = self.place.attempt(partition)
+        read, found = 0, dict[str, list[pa.Table]]()
+        for batch in batches:
+            read += batch.num_rows
+            for name, table in self._tables(batch).items():
+                if table.num_rows:
+                    found.setdefault(name, []).append(table)
+        staging = Staging(self.place.point(self.epoch, attempt))
+        for name, tables in found.items():
+            if name in self.targets:
+                staging.output(name, pa.concat_tables(tables), self.targets[name])
+        dead = sum(table.num_rows for table in found.get(DEAD, ()))
+        return Vote(
+            partition=partition,
+            attempt=attempt,
+            rows=read,
+            outputs=staging.outputs,
+            output_rows=staging.rows,
+            staged=staging.staged,
+            metrics={"dead_letters": dead} if dead else {},
+        )
+
+    def _tables(self, batch: pa.RecordBatch) -> dict[str, pa.Table]:
+        if self.split is None or not batch.num_rows:
+            return {MAIN: pa.Table.from_batches([batch])}
+        return self.split(batch)
+
+
+class Staging:
+    """Collects what a task stages for its vote."""
+
+    def __init__(self, point: StagePoint) -> None:
+        """Begin with nothing staged."""
+        self._point = point
+        self.outputs: dict[str, tuple[Any, ...]] = {}
+        self.rows: dict[str, int] = {}
+        self.staged: dict[str, tuple[Any, ...]] = {}
+
+    def output(self, name: str, table: pa.Table, targets: Targets) -> None:
+        """Stage one output for everyone who reads it."""
+        if table.num_rows == 0:
+            return
+        if targets.is_staged:
+            # A name that no sink's file can have, whatever the sink is called.
+            path = f"{self._point.folder}/next-{self._point.attempt}-{name}.parquet"
+            # In one piece, which one task of the next stage reads: rows of one
+            # position keep their order.
+            body = encode_table(table, row_group_size=table.num_rows)
+            self._point.storage.put(path, body)
+            self.staged[name] = (path,)
+        visible = [c for c in table.column_names if c not in HIDDEN]
+        plain = table.select(visible)
+        for sink, stager in targets.sinks.items():
+            self.outputs[sink] = tuple(stager.stage(plain, self._point))
+            self.rows[sink] = table.num_rows
+            faults.hit("P5")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedEpoch:
+    """What a keyed task is told when its epoch begins, and not before."""
+
+    info: EpochInfo
+    base: Baseline
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedTask:
+    """A task that owns a range of key groups of one operator; for every epoch."""
+
+    place: Place
+    program: bytes
+    parallelism: int
+    key_groups: int
+    working_dir: str
+    targets: dict[str, Targets]
+    # Of a replay: the only key that is handled.
+    only: OneKey | None = None
+
+    def __call__(
+        self, batches: Iterable[pa.RecordBatch], partition: int, begun: KeyedEpoch
+    ) -> bytes:
+        """Run the operator over its input and stage everything."""
+        with without_gc():
+            return _outcome(
+                lambda: self.vote(batches, partition, begun), begun.info.seed
+            )
+
+    def vote(
+        self, batches: Iterable[pa.RecordBatch], partition: int, begun: KeyedEpoch
+    ) -> Vote:
+        """Do the same and return the vote; errors are raised as they are.
+
+        Raises:
+            RiverlockError: What user code, state or storage says went wrong.
+        """
+        program, layout = _program(self.program)
+        return _Turn(self, begun, partition, program, layout).run(batches)
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """One partition in one epoch."""
+
+    task: KeyedTask
+    begun: KeyedEpoch
+    partition: int
+    program: OperatorProgram
+    layout: StateLayout
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Vote:
+        task, uid = self.task, self.program.uid
+        groups = group_range(self.partition, task.parallelism, task.key_groups)
+        make_private(Path(task.working_dir))
+        root = Path(task.working_dir) / task.place.region / uid
+        copy = WorkingCopy(root, groups, task.place.token)
+        found = [b for b in batches if b.num_rows]
+        table = pa.Table.from_batches(found) if found else None
+        if task.only is not None and table is not None:
+            table = task.only.rows(table)
+        with copy.in_use():
+            try:
+                return self._attempt(copy, table)
+            except StateCorruptedError:
+                # The copy is only a cache: throw it away, once, and start over.
+                copy.throw_away()
+                return self._attempt(copy, table)
+
+    def _attempt(self, copy: WorkingCopy, table: pa.Table | None) -> Vote:
+        clock = _Stopwatch()
+        base = self.begun.base.within(copy.groups)
+        with copy.reading(base, self.layout, self.task.place.storage) as reader:
+            clock.lap("restore_s")
+            only = self.task.only
+
+            def prepared() -> None:
+                clock.lap("prepare_s")
+                faults.hit("P2")
+
+            execution = run_operator(
+                self.program,
+                self.layout,
+                reader if only is None else only.reader(reader),
+                self.begun.info,
+                table,
+                is_first=self.partition == 0,
+                on_prepared=prepared,
+            )
+            clock.lap("user_s")
+            timers = TimerHeads(
+                event_us=execution.timer_head(EVENT),
+                processing_us=execution.timer_head(PROCESSING),
+            )
+            # While the state can still be read: windows look at more than was touched.
+            outputs = {
+                name: self._output(execution, name)
+                for name in self.program.outputs
+                if name in self.task.targets
+            }
+            clock.lap("output_s")
+        return self._vote(copy, execution, table, outputs, timers, clock)
+
+    def _vote(  # noqa: PLR0913 - all that a vote is made of
+        self,
+        copy: WorkingCopy,
+        done: Done,
+        table: pa.Table | None,
+        outputs: dict[str, pa.Table],
+        timers: TimerHeads,
+        clock: _Stopwatch,
+    ) -> Vote:
+        place, targets = self.task.place, self.task.targets
+        attempt = place.attempt(self.partition)
+        files = self._state(copy, done, attempt)
+        clock.lap("state_s")
+        faults.hit("P4")
+        staging = Staging(place.point(self.begun.info.epoch, attempt))
+        for name, rows in outputs.items():
+            staging.output(name, rows, targets[name])
+        if DEAD in targets and done.dead:
+            dead = rows_table(done.dead, schema_of(DEAD_SCHEMA))
+            staging.output(DEAD, dead, targets[DEAD])
+        clock.lap("stage_s")
+        operator = OperatorVote(
+            files=files, timers=timers, entries_delta=done.log.added
+        )
+        metrics = {**clock.laps, "dead_letters": len(done.dead)}
+        if not isinstance(done, Folding) and done.late_rows:
+            metrics[LATE_ROWS] = done.late_rows
+        moved = {"files_read": copy.files_read, "groups_taken": copy.groups_taken}
+        metrics |= {name: count for name, count in moved.items() if count}
+        return Vote(
+            partition=self.partition,
+            attempt=attempt,
+            operators={self.program.uid: operator},
+            outputs=staging.outputs,
+            output_rows=staging.rows,
+            staged=staging.staged,
+            max_times=greatest_times(table, self.program),
+            partition_times=partition_times(table, self.program),
+            rows=0 if table is None else table.num_rows,
+            metrics=metrics,
+        )
+
+    def _state(
+        self, copy: WorkingCopy, done: Done, attempt: str
+    ) -> tuple[StateFile, ...]:
+        """Write the change file and its local redo; nothing if nothing changed."""
+        log, epoch, place = done.log, self.begun.info.epoch, self.task.place
+        if log.is_empty:
+            return ()
+        path = RegionPaths(place.region).state_file(self.program.uid, epoch, attempt)
+        file = write_state_file(
+            place.storage,
+            path,
+            log.table(),
+            epochs=(epoch, epoch),
+            groups=copy.groups,
+        )
+        copy.write_redo(path, log, self.layout)
+        if isinstance(log, ChangeLog):
+            log.forget()
+        return (file,)
+
+    def _output(self, done: Done, name: str) -> pa.Table:
+        try:
+            table = done.table(name)
+        except RowError as error:
+            raise user_error(
+                error,
+                operator=done.uid,
+                where=f"output {name!r}",
+                epoch=self.begun.info.epoch,
+            ) from error
+        return table.append_column(SEQ, sequence(table.num_rows, self.partition))
+
+
+class _Stopwatch:
+    """Seconds since the last lap; monotonic."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = now - self._last
+        self._last = now
