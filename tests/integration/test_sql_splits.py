@@ -34,10 +34,11 @@ import riverlock as rl
 from riverlock.core.hidden_columns import ALL, GROUP, SEQ
 from riverlock.core.times import END_US
 from riverlock.driver.run_options import RunOptions
+from riverlock.engines.jobs.compiler import compile_flow
 from riverlock.engines.jobs.frames.nodes import Frames
 from riverlock.engines.jobs.frames.session_gaps import with_gap
 from riverlock.engines.jobs.runner import readers_of
-from riverlock.engines.jobs.stages import CompiledFlow, KeyedStage, compile_flow
+from riverlock.engines.jobs.stages import CompiledFlow, KeyedStage
 from riverlock.program.unkeyed import ALL_RECORDS
 from riverlock.snapshot.format.records import InputRange
 from riverlock.storage import LocalStorage

@@ -28,9 +28,10 @@ from riverlock.core.errors import (
 from riverlock.driver.run_options import RunOptions
 from riverlock.engines.jobs.adoption import adopted
 from riverlock.engines.jobs.ahead import ReadAhead
+from riverlock.engines.jobs.compiler import compile_flow
 from riverlock.engines.jobs.engine import SparkEngine
 from riverlock.engines.jobs.runner import readers_of
-from riverlock.engines.jobs.stages import KeyedStage, compile_flow
+from riverlock.engines.jobs.stages import KeyedStage
 from riverlock.operators.windows.window_aggregate import WindowAggregate
 from riverlock.replay.comparison import (
     Change,

@@ -37,8 +37,9 @@ from riverlock.driver.ownership import Heartbeat
 from riverlock.driver.planner import Planner
 from riverlock.driver.region_loop import RegionDriver
 from riverlock.engines.jobs.adoption import Adoption
+from riverlock.engines.jobs.compiler import _pickled
 from riverlock.engines.jobs.engine import SparkEngine, _needs_initial
-from riverlock.engines.jobs.stages import CompiledFlow, KeyedStage, _pickled
+from riverlock.engines.jobs.stages import CompiledFlow, KeyedStage
 from riverlock.operators.built_in import BuiltIn
 from riverlock.operators.shipped import MAIN, OperatorProgram
 from riverlock.operators.task_input import EVENTS, INITIAL_ROW, INITIALS

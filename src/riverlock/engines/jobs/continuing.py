@@ -16,8 +16,8 @@ from riverlock.core import paths
 from riverlock.core.errors import InvalidFlowError, RiverlockError, SourceError
 from riverlock.driver.outlets import waiting_output
 from riverlock.engines.jobs.adoption import upgrade_of
+from riverlock.engines.jobs.compiler import compile_flow
 from riverlock.engines.jobs.frames.nodes import known_columns
-from riverlock.engines.jobs.stages import compile_flow
 from riverlock.program.graph import Read
 
 if TYPE_CHECKING:

@@ -25,14 +25,10 @@ from riverlock.core.errors import (
     RiverlockError,
 )
 from riverlock.core.hidden_columns import ALL, BRANCH, GROUP, INPUT, SEQ
+from riverlock.engines.jobs.compiler import initial_frame
 from riverlock.engines.jobs.frames.nodes import Frames, LateRows, Rows
 from riverlock.engines.jobs.frames.session_gaps import with_gap
-from riverlock.engines.jobs.stages import (
-    CompiledFlow,
-    KeyedStage,
-    WriteStage,
-    initial_frame,
-)
+from riverlock.engines.jobs.stages import CompiledFlow, KeyedStage, WriteStage
 from riverlock.operators.shipped import LATE_ROWS, MAIN, EpochInfo
 from riverlock.operators.task_input import (
     BROADCAST_ROW,
