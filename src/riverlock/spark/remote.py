@@ -47,8 +47,9 @@ _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]{5,}\][^\n]{0,300}")
 _FRAME = re.compile(r"^  (File \"[^\n]+)", re.MULTILINE)
 # Not just "riverlock": users may keep their own code in a folder of that name.
 _OURS = re.compile(
-    r"riverlock[/\\\\](core|coordinator|flow|runtime|sinks|snapshot|sources|spark"
-    r"|state|storage)[/\\\\]"
+    r"riverlock[/\\\\](change|cli|connectors|coordinator|core|driver|engines|flow"
+    r"|operators|program|query|replay|snapshot|spark|state|storage|testing"
+    r"|worker)[/\\\\]"
 )
 _MAY_PASS = re.compile(
     r"OSError|StorageError|ConnectionError|TimeoutError|MemoryError|EOFError"

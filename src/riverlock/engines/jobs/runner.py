@@ -375,7 +375,7 @@ class _Run:
         local = self._storage.local_path("working")
         if local is not None and is_local(spark):
             return str(local.parent / ".working" / flow_id)
-        # One folder, not two: others may make any in such a place (runtime/private).
+        # One folder, not two: others may make any in such a place.
         return str(Path(tempfile.gettempdir(), f"riverlock-{os.getuid()}-{flow_id}"))
 
     def _plan(
