@@ -56,6 +56,7 @@ class Options:
     pause_ms: int = 0  # how long every task takes at least
     join: int = 0  # 1: each row is joined with the next one of its key
     working_dir: str = ""
+    executor_timeout: str = "5 minutes"
     worker_faults: str = ""  # a plan for Python workers only; the driver has its own
 
     def arguments(self) -> list[str]:
@@ -213,6 +214,7 @@ def run(options: Options, **more: Any) -> Any:
         "retain_epochs": options.retain,
         "grace": options.grace,
         "working_dir": options.working_dir or None,
+        "executor_timeout": options.executor_timeout,
         "on_status": show,
         **more,
     }
@@ -257,7 +259,10 @@ def _users_own(master: str, conf: dict[str, str]) -> Any:
     }
     for name, value in {**conf, **own}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    # A job waits for its first executor as long as it takes; a run may not.
+    spark.range(1).count()
+    return spark
 
 
 def parse(argv: list[str]) -> Options:

@@ -2,11 +2,13 @@
 
 Rows 10 and 15 of the matrix: an executor is killed in mid-run and its tasks move to the
 other, which has none of the state; a slow attempt is overtaken by a speculative one.
+And the master dies and comes back without memory, which makes Spark wait without end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import signal
@@ -92,6 +94,13 @@ class Cluster:
         self.url = found[1] if found else ""
         return found is not None
 
+    def forget(self) -> None:
+        """Kill the master; another one comes in its place, and knows nobody."""
+        self.processes[0].kill()
+        self.processes[0].wait()
+        self._launch(_MASTER, "127.0.0.1", "--port", self.url.rpartition(":")[2])
+        self.processes[0] = self.processes.pop()
+
     def executors(self) -> list[int]:
         """Return the executors' process numbers."""
         found = []
@@ -152,6 +161,37 @@ def test_stateful_flow_survives_lost_executors_and_overtaken_attempts(
     assert victim not in survivors
     assert faults.fired(tmp_path / "faults") == ["P4-12"]
     assert _left_by_losers(options), "no attempt was overtaken"
+    oracle.check(options)
+
+
+# A minute long: workers look for a master that is away every five to fifteen seconds.
+@pytest.mark.slow
+def test_a_master_without_memory_ends_the_run_and_a_new_session_goes_on(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    options = Options(
+        store=str(tmp_path / "store"),
+        out=str(tmp_path / "out"),
+        rows=8_000,
+        pause_ms=4_000,  # 15 epochs are left when the workers find the new master
+        master=cluster.url,
+        working_dir=str(tmp_path / "working"),
+        executor_timeout="5 seconds",
+    )
+
+    with child(options) as driver:
+        driver.wait_for_epochs(1)
+        cluster.forget()
+        assert driver.end() == 1, driver.tail()
+        told = [line for line in driver.lines if line.startswith("CLUSTER_LOST")]
+    again = dataclasses.replace(
+        options, pause_ms=0, epoch_rows=8_000, executor_timeout="5 minutes"
+    )
+    with child(again) as driver:
+        assert driver.end() == 0, driver.tail()
+
+    assert len(told) == 1
+    assert "has had no executor for 5 seconds" in told[0]
     oracle.check(options)
 
 
