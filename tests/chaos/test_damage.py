@@ -69,7 +69,7 @@ def _refuses(options: Options, spark: SparkSession, name: str) -> None:
     with pytest.raises(SnapshotCorruptedError) as caught:
         worker_flow.run(options, spark=spark)
 
-    assert caught.value.path.endswith(name)  # type: ignore[attr-defined]
+    assert caught.value.path.endswith(name)
     after = _truth(options)
     assert before.items() <= after.items(), "something was overwritten"
     # Tasks that met no damage may have staged something; nobody refers to it.
@@ -87,7 +87,7 @@ def test_state_file_cut_at_any_length_is_refused_by_name(clone: Clone) -> None:
         path.write_bytes(whole[:length])
         with pytest.raises(SnapshotCorruptedError) as caught:
             read_table(storage, file)
-        assert caught.value.path == file.path  # type: ignore[attr-defined]
+        assert caught.value.path == file.path
 
 
 def test_state_file_with_any_byte_flipped_is_refused_by_name(clone: Clone) -> None:
@@ -99,7 +99,7 @@ def test_state_file_with_any_byte_flipped_is_refused_by_name(clone: Clone) -> No
         _flip(path, at)
         with pytest.raises(SnapshotCorruptedError) as caught:
             read_table(storage, file)
-        assert caught.value.path == file.path  # type: ignore[attr-defined]
+        assert caught.value.path == file.path
         _flip(path, at)
 
 

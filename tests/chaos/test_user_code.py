@@ -16,7 +16,7 @@ from riverlock.coordinator.restart import FixedDelay
 from riverlock.core.errors import (
     EpochAbortedError,
     InvalidFlowError,
-    StateError,
+    StateTypeError,
     UserCodeError,
 )
 from riverlock.snapshot.catalog import Catalog
@@ -156,7 +156,7 @@ def test_worker_that_always_dies_ends_the_run_after_a_bounded_number_of_tries(
             restart=FixedDelay(delay_us=1_000, attempts=1),
         )
 
-    assert caught.value.epoch == 0  # type: ignore[attr-defined]
+    assert caught.value.epoch == 0
     assert Catalog(LocalStorage(tmp_path / "store")).epochs() == []
 
 
@@ -173,10 +173,10 @@ def test_value_of_the_wrong_type_is_refused_by_name(
     flow = rl.Flow("broken")
     _numbers(flow, 10).key_by("key").process(WrongType(), uid="bad")
 
-    with pytest.raises(StateError) as caught:
+    with pytest.raises(StateTypeError) as caught:
         flow.run(str(tmp_path / "store"), spark=spark, available_now=True)
 
-    assert (caught.value.operator, caught.value.variable) == ("bad", "n")  # type: ignore[attr-defined]
+    assert (caught.value.operator, caught.value.variable) == ("bad", "n")
 
 
 def test_hot_key_with_nine_tenths_of_the_rows_is_right(

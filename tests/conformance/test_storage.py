@@ -90,7 +90,7 @@ def test_get_of_nothing_names_the_path(storage: Storage) -> None:
     with pytest.raises(StorageNotFoundError) as caught:
         storage.get("a/none")
 
-    assert caught.value.path == "a/none"  # type: ignore[attr-defined]
+    assert caught.value.path == "a/none"
     assert not caught.value.retryable
 
 
@@ -202,7 +202,7 @@ def test_path_that_leaves_the_root_is_refused(storage: Storage, path: str) -> No
     ):
         with pytest.raises(StorageError) as caught:
             operation(path)
-        assert caught.value.reason == Reason.INVALID_PATH  # type: ignore[attr-defined]
+        assert caught.value.reason == Reason.INVALID_PATH
 
 
 def test_file_written_by_local_path_is_part_of_the_storage(storage: Storage) -> None:

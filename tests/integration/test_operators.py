@@ -441,8 +441,8 @@ def test_poison_records_fail_by_default_and_name_everything(
     error = caught.value
     assert (error.operator, error.epoch) == ("fragile", 0)
     assert "ZeroDivisionError" in str(error)
-    assert "test_operators.py" in error.line  # type: ignore[attr-defined]
-    assert "n=13" in str(error.record)  # type: ignore[attr-defined]
+    assert "test_operators.py" in error.line
+    assert "n=13" in str(error.record)
     assert Catalog(open_storage(str(tmp_path))).epochs() == []
 
 
@@ -757,7 +757,7 @@ def test_a_udf_that_raises_is_the_users_error_and_is_not_tried_for_ever(
     with pytest.raises(UserCodeError, match="ZeroDivisionError") as caught:
         run(flow, tmp_path, spark)
 
-    assert "test_operators.py" in caught.value.line  # type: ignore[attr-defined]
+    assert "test_operators.py" in caught.value.line
 
 
 @pytest.mark.parametrize("rows_per_epoch", [1_000, 30])

@@ -134,9 +134,9 @@ def _unaffected(error: RiverlockError) -> str:
 
 def _next_step(error: RiverlockError) -> str:
     match error:
-        case SnapshotNotFoundError() if error.__dict__["what"] == "a store":
+        case SnapshotNotFoundError() if error.what == "a store":
             return "check the path; `riverlock run` makes a new store"
-        case SnapshotNotFoundError() if "operator " in error.__dict__["what"]:
+        case SnapshotNotFoundError() if "operator " in error.what:
             return "see what there is: riverlock state STORE"
         case SnapshotError():
             return "see what there is: riverlock snapshots STORE"

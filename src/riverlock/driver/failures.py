@@ -27,7 +27,7 @@ def as_ours(cause: Exception, *, where: str, epoch: int | None) -> RiverlockErro
         return cause
     text = f"{type(cause).__name__}: {cause}"
     if isinstance(cause, OSError):
-        return EpochAbortedError(epoch=epoch or 0, reason=where, cause=text)
+        return EpochAbortedError(epoch=epoch, reason=where, cause=text)
     if user_line(cause.__traceback__):
         return user_error(cause, operator=where, where="the driver", epoch=epoch)
     return InternalError(f"{where} raised {text}")

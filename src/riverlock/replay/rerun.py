@@ -284,9 +284,8 @@ class _Replayer:
                 found, parent = self._epoch(original, parent)
             except SourceError as error:
                 raise SourceError(
-                    str(error.__dict__["source"]),
-                    what=f"epoch {original.epoch} cannot be replayed: "
-                    f"{error.__dict__['what']}",
+                    error.source,
+                    what=f"epoch {original.epoch} cannot be replayed: {error.what}",
                     hint="a replay needs the input of the epoch, as it was",
                 ) from error
             done.append(found)

@@ -97,8 +97,8 @@ class StateSpec:
         except InvalidConfigError as error:
             raise InvalidStateSpecError(
                 f"{what} of {self.__class__.__name__}",
-                expected=error.expected,  # type: ignore[attr-defined]
-                found=error.found,  # type: ignore[attr-defined]
+                expected=error.expected,
+                found=error.found,
             ) from error
 
     def __set_name__(self, owner: type, name: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import get_type_hints
 
 import pytest
 
@@ -112,3 +113,21 @@ def test_errors_are_also_what_python_calls_them(
     kind: type[Exception], builtin: type[Exception]
 ) -> None:
     assert issubclass(kind, builtin)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda e: type(e).__name__)
+def test_values_of_an_error_are_declared_attributes(error: RiverlockError) -> None:
+    declared = get_type_hints(type(error))
+
+    for name, value in error.__dict__.items():
+        if name == "extra":  # of the bare root above
+            continue
+        assert name in declared, f"{type(error).__name__}.{name}"
+        assert isinstance(value, declared[name])
+
+
+def test_an_epoch_that_is_not_known_is_none() -> None:
+    aborted = errors.EpochAbortedError(epoch=None, reason="planning", cause="no disk")
+
+    assert aborted.epoch is None
+    assert str(aborted).startswith("the epoch was aborted (planning): no disk")

@@ -133,4 +133,4 @@ def test_top_refuses_what_cannot_be_ranked(
     with pytest.raises(InvalidFlowError) as caught:
         flow.read(source).key_by("shop").top(*arguments)
 
-    assert expected in caught.value.expected  # type: ignore[attr-defined]
+    assert expected in caught.value.expected

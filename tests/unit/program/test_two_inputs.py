@@ -185,7 +185,7 @@ def test_keys_must_have_equal_types() -> None:
 
     with pytest.raises(InvalidFlowError) as caught:
         orders.key_by("user").connect(profiles.key_by("name"))
-    assert caught.value.found == "bigint"  # type: ignore[attr-defined]
+    assert caught.value.found == "bigint"
     with pytest.raises(InvalidFlowError, match="equal types"):
         orders.key_by("user").connect(profiles.key_by("name", "city"))
 

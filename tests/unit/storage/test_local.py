@@ -37,7 +37,7 @@ class FailingStorage(LocalStorage):
 
 
 def reason_of(error: pytest.ExceptionInfo[StorageError]) -> object:
-    return error.value.reason  # type: ignore[attr-defined]
+    return error.value.reason
 
 
 def temporary_files(root: Path) -> list[Path]:

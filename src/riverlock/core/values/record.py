@@ -74,7 +74,7 @@ def _shown(record: Record, attribute: str) -> str:
     try:
         return repr(getattr(record, attribute))
     except TimeRangeError as error:
-        return str(error.__dict__["value"])
+        return error.value
 
 
 def _time_property(stored: str, name: str, made: Callable[[int], datetime]) -> property:
@@ -83,7 +83,7 @@ def _time_property(stored: str, name: str, made: Callable[[int], datetime]) -> p
         try:
             return None if us is None else made(us)
         except TimeRangeError as error:
-            raise TimeRangeError(error.__dict__["value"], column=name) from None
+            raise TimeRangeError(error.value, column=name) from None
 
     return property(read)
 

@@ -144,9 +144,9 @@ def compiled_on(
         if not changes.steps:
             raise
         raise InvalidFlowError(
-            str(error.__dict__["what"]),
-            expected=str(error.__dict__["expected"]),
-            found=str(error.__dict__["found"]),
+            error.what,
+            expected=error.expected,
+            found=error.found,
             hint=f"since epoch {newest.epoch}, {changes}",
         ) from error
 

@@ -226,7 +226,7 @@ def test_match_names_the_line_of_a_predicate_that_raises() -> None:
     with pytest.raises(UserCodeError, match="ZeroDivisionError") as caught:
         h.advance_watermark(at(1))
 
-    assert "test_match_operator.py" in caught.value.line  # type: ignore[attr-defined]
+    assert "test_match_operator.py" in caught.value.line
 
 
 def test_match_goes_on_after_a_dead_letter() -> None:

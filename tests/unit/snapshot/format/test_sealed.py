@@ -39,7 +39,7 @@ def test_every_truncation_is_noticed() -> None:
     for end in range(len(raw)):
         with pytest.raises(SnapshotCorruptedError) as caught:
             unseal(raw[:end], Run, path="some/path")
-        assert caught.value.path == "some/path"  # type: ignore[attr-defined]
+        assert caught.value.path == "some/path"
 
 
 def test_bytes_behind_the_seal_are_noticed() -> None:

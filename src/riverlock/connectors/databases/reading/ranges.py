@@ -45,7 +45,7 @@ def between(column: str, lower: Any, upper: Any) -> tuple[str, list[Any]]:
 def changed(uid: str, *, planned: int, found: int) -> InputChangedError:
     """Return the error of a range that has other rows than when it was planned."""
     return InputChangedError(
-        epoch=0,
+        epoch=None,
         reason=f"source {uid!r} has other rows than before",
         cause=f"a range of {planned} rows has {found} now: rows were added behind"
         " those with greater values, or deleted",

@@ -1,10 +1,10 @@
-"""The root of the tree of errors (core/errors), which survives pickling."""
+"""The root of the tree of errors, which survives pickling; and our own bugs."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-__all__ = ["RiverlockError"]
+__all__ = ["InternalError", "RiverlockError"]
 
 
 def _rebuild(cls: type[RiverlockError], state: dict[str, Any]) -> RiverlockError:
@@ -19,12 +19,14 @@ class RiverlockError(Exception):
 
     Attributes:
         code: Stable name of the situation, for programs.
+        message: What failed, on what, what was expected and found.
         hint: What to do next, for people; may be empty.
         exit_code: What the command line exits with.
     """
 
     code: ClassVar[str] = "RIVERLOCK"
     exit_code: ClassVar[int] = 1
+    message: str
     hint: str = ""
 
     def __init__(self, message: str, *, hint: str = "", **values: object) -> None:
@@ -41,3 +43,19 @@ class RiverlockError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by attributes: constructors take values, not the message."""
         return _rebuild, (type(self), self.__dict__)
+
+
+class InternalError(RiverlockError):
+    """An invariant broke: a bug of ours."""
+
+    code = "INTERNAL"
+    exit_code = 2
+    what: str
+
+    def __init__(self, what: str) -> None:
+        """Say which invariant broke."""
+        super().__init__(
+            f"internal error: {what}",
+            hint="please report this with the store's newest manifest",
+            what=what,
+        )

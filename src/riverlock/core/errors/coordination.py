@@ -1,0 +1,89 @@
+"""Errors of the epoch protocol: what ended a run or an epoch."""
+
+from __future__ import annotations
+
+from riverlock.core.errors.root import RiverlockError
+
+__all__ = [
+    "ClusterLostError",
+    "CoordinationError",
+    "EpochAbortedError",
+    "FencedError",
+    "InputChangedError",
+]
+
+
+class CoordinationError(RiverlockError):
+    """The epoch protocol stopped this run."""
+
+    code = "COORDINATION"
+
+
+class FencedError(CoordinationError):
+    """Another run owns the flow; this one has stopped and changed nothing."""
+
+    code = "FENCED"
+    exit_code = 4
+    store: str
+    run: int | None
+    owner: str
+
+    def __init__(self, *, store: str, run: int | None, owner: str) -> None:
+        """Name the store, our run and the owner."""
+        ours = "this run" if run is None else f"run {run}"
+        super().__init__(
+            f"{ours} of {store} is fenced: {owner} owns the flow now",
+            hint="stop the other run first (riverlock stop), or wait until it ends",
+            store=store,
+            run=run,
+            owner=owner,
+        )
+
+
+class ClusterLostError(CoordinationError):
+    """Spark has nobody to run tasks, and has had nobody for too long."""
+
+    code = "CLUSTER_LOST"
+    master: str
+    epoch: int
+    seconds: int
+
+    def __init__(self, *, master: str, epoch: int, seconds: int) -> None:
+        """Name the cluster, the epoch that waits, and for how long there was nobody."""
+        super().__init__(
+            f"could not run epoch {epoch}: the Spark application on {master} has had no"
+            f" executor for {seconds} seconds",
+            hint="nothing of the epoch was committed and earlier ones are untouched;"
+            " start the flow again in a new Spark session, since a master that came"
+            " back without its memory does not know this one; if the cluster is only"
+            " busy, wait longer: executor_timeout=",
+            master=master,
+            epoch=epoch,
+            seconds=seconds,
+        )
+
+
+class EpochAbortedError(CoordinationError):
+    """The epoch did not happen; its input is read again."""
+
+    code = "EPOCH_ABORTED"
+    epoch: int | None
+    reason: str
+    cause: str
+
+    def __init__(self, *, epoch: int | None, reason: str, cause: str) -> None:
+        """Name the epoch, if it has a number by now, and why."""
+        which = "the epoch" if epoch is None else f"epoch {epoch}"
+        super().__init__(
+            f"{which} was aborted ({reason}): {cause}",
+            hint="nothing of it was committed; earlier epochs are untouched",
+            epoch=epoch,
+            reason=reason,
+            cause=cause,
+        )
+
+
+class InputChangedError(EpochAbortedError):
+    """An input has other rows than were planned; the epoch is planned anew."""
+
+    code = "INPUT_CHANGED"
