@@ -1,12 +1,14 @@
-"""kill -9 of the driver at every named point; rows 1 to 7 and 36 of the matrix.
+"""kill -9 of the driver while Spark's tasks work; rows 2, 5 and 36 of the matrix.
 
-One store survives the whole sequence, since a start of Spark is what costs. The rule
-for every crash: before the manifest is durable the epoch is aborted and redone over the
-same rows; after it, the next run completes it. Nothing else is allowed.
+Every named point has its crash in ``tests/unit/snapshot/test_driver_kills.py``, without
+Spark. Here are those that need processes of their own: a task stops in the middle of
+its work, and outlives its driver. One store survives the whole sequence, since a start
+of Spark is what costs.
 """
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,7 +38,7 @@ class Crash:
         at: At which hit.
         parallelism: The number of tasks of this run.
         in_worker: Workers pass the point: one stops there, the driver is killed.
-        decided: Whether the epoch under way is durable by then; None: there is none.
+        decided: Whether an epoch is durable by then.
         loses_copies: The working copies are gone when it starts.
     """
 
@@ -44,46 +46,27 @@ class Crash:
     at: int
     parallelism: int
     in_worker: bool = False
-    decided: bool | None = False
+    decided: bool = False
     loses_copies: bool = False
 
 
-# Commits of recovery pass P9 five times and P10, P11 once before the first new epoch.
 SEQUENCE = (
-    Crash("P1", 3, 1),
-    Crash("P2", 3, 1, in_worker=True),
-    Crash("P3", 1, 1, in_worker=True),
-    Crash("P4", 2, 2, in_worker=True),
-    Crash("P5", 2, 2, in_worker=True),
-    Crash("P6", 2, 2),
-    # The run and the five sinks are claimed by the same kind of put before.
-    Crash("P7", 7, 7),
-    Crash("P8", 1, 7, decided=True),
-    # After the recovered epoch, which five sinks commit again.
-    Crash("P9", 6, 3, decided=True),
-    Crash("P10", 2, 3, decided=True),
-    Crash("P11", 2, 3, decided=True),
-    Crash("P12", 1, 3, decided=None),
-    # Four in a row without a step forward, one of them while rescaling; copies of the
-    # first runs are still there, and would only be caught up.
-    Crash("R1", 1, 1, decided=None),
+    # Five sinks have committed the first epoch, and one of them the second.
+    Crash("P9", 6, 1, decided=True),
+    Crash("P2", 3, 2, in_worker=True),
+    Crash("P5", 2, 3, in_worker=True),
+    # While rescaling, without the copies of the first runs, which would be caught up.
     Crash("R2", 1, 1, in_worker=True, loses_copies=True),
-    Crash("R3", 1, 1, decided=None),
-    Crash("R4", 1, 1, decided=None),
 )
 
 
-def test_every_fail_point_has_a_crash() -> None:
-    assert {c.point for c in SEQUENCE} == set(faults.POINTS)
-
-
-def test_driver_killed_at_every_point_loses_and_duplicates_nothing(
+def test_driver_killed_beside_its_tasks_loses_and_duplicates_nothing(
     tmp_path: Path,
 ) -> None:
     options = Options(
         store=str(tmp_path / "store"),
         out=str(tmp_path / "out"),
-        rows=9_000,
+        rows=2_400,
         epoch_rows=300,
     )
     ranges: dict[int, tuple[int, int]] = {}
@@ -96,7 +79,7 @@ def test_driver_killed_at_every_point_loses_and_duplicates_nothing(
 
     verdict = oracle.check(options)
     assert verdict.lost == verdict.duplicated == 0
-    assert verdict.epochs >= 30
+    assert verdict.epochs >= 8
     assert seen, "the reader saw no epoch"
 
 
@@ -146,26 +129,16 @@ def _check_cut(
     assert all(max(v, default=-1) <= newest for v in visible.values())
     has_newest = sum(newest in v for v in visible.values())
     match crash.point:
-        case "R1" | "R2" | "R3" | "R4":
+        case "R2":
             assert after == before, "recovery alone decides nothing"
-        case "P8":
-            assert has_newest == 0
         case "P9":
             assert has_newest == 1
-        case "P10" | "P11":
-            # Windows close only now and then.
-            assert has_newest >= 2
-        case "P5" | "P6" | "P7":
+        case "P5":
             staged = list(out.glob(f"*/_riverlock/staged/{newest + 1:012d}/*"))
             assert staged, "nothing was staged"
-            if crash.point == "P7":
-                assert _has_temporary(options, f'"epoch":{newest + 1},'.encode())
-        case "P3":
-            assert _has_temporary(options, b"PAR1")
         case _:
             pass
-    if crash.decided is not None and crash.point.startswith("P"):
-        assert len(after) - len(before) >= (1 if crash.decided else 0)
+    assert len(after) - len(before) >= crash.decided
 
 
 def _decided(options: Options) -> dict[int, tuple[int, int]]:
@@ -177,16 +150,7 @@ def _decided(options: Options) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _has_temporary(options: Options, content: bytes) -> bool:
-    """Tell whether a file was written and had no name yet."""
-    return any(
-        content in path.read_bytes() for path in Path(options.store, ".tmp").iterdir()
-    )
-
-
 def _lose_working_copies(options: Options) -> None:
-    import shutil
-
     shutil.rmtree(Path(options.store) / ".working")
 
 

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.unit.snapshot.killing import killed_at
-from tests.unit.snapshot.local_flow import second
-from tests.unit.snapshot.timed_flow import (
-    AFTER,
-    EVERY,
-    TimedFlow,
-    some_rows,
-    windows_of,
-)
+from tests.unit.snapshot.timed_flow import EVERY, TimedFlow, check_output, some_rows
 
 import riverlock as rl
 from riverlock.snapshot.verbs.verify import verify
@@ -39,31 +30,8 @@ def go_on(flow: TimedFlow) -> None:
     flow.run(epoch_rows=PER_EPOCH, retention=EVERY)
 
 
-def text(at: Any) -> str:
-    return str(at.isoformat()).replace("+00:00", "Z")
-
-
-def echoes_of(rows: list[Any]) -> Counter[tuple[Any, ...]]:
-    later = timedelta(seconds=AFTER)
-    return Counter((key, text(at + later), value) for key, value, at in rows)
-
-
-def check_output(flow: TimedFlow) -> None:
-    """Compare what readers see with a batch over all rows."""
-    found = Counter(
-        {(k, v, start): n for (k, v, _, start, _), n in flow.written().items()}
-    )
-    expected = windows_of(ROWS, PER_EPOCH)
-    assert found == Counter(
-        {(k, v, text(second(start))): n for (k, v, start), n in expected.items()}
-    )
-    assert flow.written("echoes") == echoes_of(ROWS)
-    rolled = Counter((k, v) for k, v, _ in flow.written("dice").elements())
-    assert rolled == Counter((k, v) for k, v, _ in ROWS)
-
-
 def test_the_flow_itself_is_right(flow: TimedFlow) -> None:
-    check_output(flow)
+    check_output(flow, PER_EPOCH)
     pending = [flow.catalog.manifest(e).operators for e in flow.catalog.epochs()[1:-1]]
     # Otherwise there would be nothing to come back.
     assert all(s.timers.event_us for found in pending for s in found.values())
@@ -90,7 +58,7 @@ def test_state_time_timers_and_positions_of_any_epoch_come_back(
         flow.parallelism = flow.parallelism % 3 + 1
         go_on(flow)
 
-        check_output(flow)
+        check_output(flow, PER_EPOCH)
         # Each epoch has what it had the first time, but for chance and its number.
         again = range(fresh + 1, flow.catalog.epochs()[-1] + 1)
         for new, old in zip(again, range(went + 1, last + 1), strict=True):
@@ -114,4 +82,4 @@ def test_a_restore_of_time_that_is_killed_is_done_or_not(
         rl.stores.restore(f"{flow.store}@v1")
     assert killed_at("R4", lambda: go_on(flow))
     go_on(flow)
-    check_output(flow)
+    check_output(flow, PER_EPOCH)

@@ -113,3 +113,28 @@ def windows_of(rows: list[Any], epoch_rows: int) -> Counter[tuple[str, int, int]
         newest = max([*times, *([] if newest is None else [newest])])
     assert late > 0, "no row was late"
     return Counter((k, v, start) for (k, start), v in found.items())
+
+
+def text(at: Any) -> str:
+    """Return an instant as files of JSON have it."""
+    return str(at.isoformat()).replace("+00:00", "Z")
+
+
+def echoes_of(rows: list[Any]) -> Counter[tuple[Any, ...]]:
+    """Return what timers give for rows."""
+    later = timedelta(seconds=AFTER)
+    return Counter((key, text(at + later), value) for key, value, at in rows)
+
+
+def check_output(flow: TimedFlow, epoch_rows: int) -> None:
+    """Compare what readers see with a batch over all rows."""
+    found = Counter(
+        {(k, v, start): n for (k, v, _, start, _), n in flow.written().items()}
+    )
+    expected = windows_of(flow.rows, epoch_rows)
+    assert found == Counter(
+        {(k, v, text(second(start))): n for (k, v, start), n in expected.items()}
+    )
+    assert flow.written("echoes") == echoes_of(flow.rows)
+    rolled = Counter((k, v) for k, v, _ in flow.written("dice").elements())
+    assert rolled == Counter((k, v) for k, v, _ in flow.rows)
