@@ -13,9 +13,11 @@ from riverlock._version import __version__
 
 if TYPE_CHECKING:
     from riverlock import sinks, sources, stores, testing
+    from riverlock.core import errors
     from riverlock.core.errors import RiverlockError
     from riverlock.core.times import days, hours, milliseconds, minutes, seconds
-    from riverlock.engines.jobs.runner import Handle
+    from riverlock.driver.handle import Handle
+    from riverlock.driver.run_options import RunKeywords
     from riverlock.flow.flow import Flow
     from riverlock.flow.stream import KeyedStream, Stream
     from riverlock.flow.windowed import WindowedStream
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
         tumbling,
     )
     from riverlock.query.opened_store import open_store as open
+    from riverlock.replay.report import Replay
+    from riverlock.snapshot.format.run_status import Status
     from riverlock.spark.session import local_session as session
     from riverlock.state.spec import List, Map, Reducing, Value
 
@@ -41,15 +45,18 @@ _HOMES = {
     "Aggregator": "riverlock.operators.aggregates.aggregator",
     "Context": "riverlock.operators.keyed.context",
     "Flow": "riverlock.flow.flow",
-    "Handle": "riverlock.engines.jobs.runner",
+    "Handle": "riverlock.driver.handle",
     "KeyedStream": "riverlock.flow.stream",
     "List": "riverlock.state.spec",
     "Map": "riverlock.state.spec",
     "Param": "riverlock.program.params",
     "Process": "riverlock.program.process",
     "Reducing": "riverlock.state.spec",
+    "Replay": "riverlock.replay.report",
     "RiverlockError": "riverlock.core.errors",
+    "RunKeywords": "riverlock.driver.run_options",
     "SideOutput": "riverlock.program.process",
+    "Status": "riverlock.snapshot.format.run_status",
     "Stream": "riverlock.flow.stream",
     "TwoInputProcess": "riverlock.program.two_inputs",
     "Value": "riverlock.state.spec",
@@ -68,7 +75,13 @@ _HOMES = {
     "sliding": "riverlock.program.windows",
     "tumbling": "riverlock.program.windows",
 }
-_MODULES = ("sinks", "sources", "stores", "testing")
+_MODULES = {
+    "errors": "riverlock.core.errors",
+    "sinks": "riverlock.sinks",
+    "sources": "riverlock.sources",
+    "stores": "riverlock.stores",
+    "testing": "riverlock.testing",
+}
 
 __all__ = [
     "Aggregator",
@@ -81,8 +94,11 @@ __all__ = [
     "Param",
     "Process",
     "Reducing",
+    "Replay",
     "RiverlockError",
+    "RunKeywords",
     "SideOutput",
+    "Status",
     "Stream",
     "TwoInputProcess",
     "Value",
@@ -92,6 +108,7 @@ __all__ = [
     "count_windows",
     "days",
     "early",
+    "errors",
     "global_window",
     "hours",
     "milliseconds",
@@ -112,7 +129,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(f"riverlock.{name}")
+        return import_module(_MODULES[name])
     if name == "open":
         return import_module("riverlock.query.opened_store").open_store
     if name == "session":

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import from_micros
+from riverlock.engines.jobs.runner import check
 from riverlock.engines.jobs.stages import KeyedStage, WriteStage
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.open import open_storage
@@ -263,7 +264,7 @@ def test_a_task_that_dies_leaves_nothing_of_its_rows(
 
 def shared(flow: rl.Flow, spark: SparkSession) -> int:
     """Return how many steps are evaluated once and stored for later stages."""
-    stages = flow.check(spark=spark).stages
+    stages = check(flow, spark=spark).stages
     writes = [s for s in stages if isinstance(s, WriteStage)]
     return sum(t.is_staged for s in writes for t in s.targets.values())
 
@@ -313,7 +314,7 @@ def test_steps_that_one_stage_reads_are_not_stored(
     mapped.with_column("id", "uuid()").write(rl.sinks.memory()).write(rl.sinks.memory())
 
     assert shared(flow, spark) == 0
-    (stage,) = flow.check(spark=spark).stages
+    (stage,) = check(flow, spark=spark).stages
     assert len(stage.targets["main"].sinks) == 2
 
 
@@ -326,7 +327,7 @@ def test_only_what_can_be_known_before_its_epoch_is_read_ahead(
         stream = flow.read(source, uid="in")
         stream.key_by("k").count(uid="a").write(rl.sinks.memory())
         stream.where("k > 1").key_by("k").count(uid="b").write(rl.sinks.memory())
-        stages = flow.check(spark=spark).stages
+        stages = check(flow, spark=spark).stages
         return [s.can_read_ahead for s in stages if isinstance(s, KeyedStage)]
 
     assert ahead(n="id") == [True, True]

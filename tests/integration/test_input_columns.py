@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import riverlock as rl
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
+from riverlock.engines.jobs.runner import check
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.open import open_storage
 
@@ -104,9 +105,12 @@ def test_columns_come_go_and_widen_at_a_restart(
 
     # Wider, new, and one less that no code was given.
     flow, out = orders(tmp_path, WIDER)
-    assert [
-        (s.variable, str(s.action)) for s in flow.check(spark=spark).inputs(first).steps
-    ] == [("amount", "widened"), ("spare", "dropped"), ("more", "added")]
+    steps = check(flow, spark=spark).inputs(first).steps
+    assert [(s.variable, str(s.action)) for s in steps] == [
+        ("amount", "widened"),
+        ("spare", "dropped"),
+        ("more", "added"),
+    ]
     flow.run(store, **options)
     # A start gives a sink the newest epoch once more.
     assert sorted(out.rows()) == [("a", 1, 4), ("a", 3, 4), ("b", 1, 4), ("b", 3, 4)]

@@ -56,16 +56,15 @@ def test_a_handle_shows_stops_and_pins(spark: SparkSession, tmp_path: Path) -> N
     out = rl.sinks.memory()
     flow = totals(out, rows=10_000_000, rows_per_second=2000)
     handle = flow.start(str(tmp_path), spark=spark)
-    wait_for(lambda: handle.status() is not None and handle.status().epoch >= 2)
+    wait_for(lambda: (handle.status().epoch or 0) >= 2)
     named = handle.savepoint("v1")
-    wait_for(lambda: handle.status().epoch > named.regions["main"])
+    wait_for(lambda: (handle.status().epoch or 0) > named.regions["main"])
     with pytest.raises(InvalidConfigError, match="v1"):
         handle.stop(savepoint="v1")
     assert handle.is_active
     handle.stop(savepoint="last")
 
-    assert not handle.is_active
-    assert handle.status().state == "stopped"
+    assert (handle.is_active, handle.status().state) == (False, "stopped")
     epochs = catalog(tmp_path).epochs()
     assert epochs == list(range(epochs[-1] + 1))
     assert catalog(tmp_path).resolve("v1").epoch == named.regions["main"]
@@ -81,7 +80,7 @@ def test_a_second_driver_is_refused_and_writes_nothing(
     monkeypatch.setattr("riverlock.snapshot.claims._PATIENCE_SECONDS", 250)
     first = totals(rl.sinks.memory(), rows=10_000_000, rows_per_second=1000)
     handle = first.start(str(tmp_path), spark=spark)
-    wait_for(lambda: handle.status() is not None)
+    wait_for(lambda: handle.status().epoch is not None)
 
     with pytest.raises(FencedError) as caught:
         totals(rl.sinks.memory(), rows=10_000_000, rows_per_second=1000).run(
@@ -104,7 +103,7 @@ def test_a_newer_run_fences_the_older_one_within_seconds(
     handle = totals(rl.sinks.memory(), rows=10_000_000, rows_per_second=1000).start(
         str(tmp_path), spark=spark
     )
-    wait_for(lambda: handle.status() is not None)
+    wait_for(lambda: handle.status().epoch is not None)
     newer = Run(run=2, host="elsewhere", pid=1, token="t", started_us=0)
     assert catalog(tmp_path).claim(newer)
 
@@ -211,5 +210,6 @@ def test_changed_state_is_refused_added_state_is_not(
 def test_numbers_that_make_no_sense_are_refused(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
+    none: dict[str, Any] = {name: 0}
     with pytest.raises(InvalidConfigError, match=name):
-        totals(rl.sinks.memory()).run(str(tmp_path), spark=spark, **{name: 0})
+        totals(rl.sinks.memory()).run(str(tmp_path), spark=spark, **none)

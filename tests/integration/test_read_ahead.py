@@ -88,7 +88,7 @@ def expected(*sizes: int) -> dict[int, int]:
     return dict(totals)
 
 
-BY_THOUSANDS = {"epoch_target": None, "max_rows_per_epoch": 1_000}
+BY_THOUSANDS: dict[str, Any] = {"epoch_target": None, "max_rows_per_epoch": 1_000}
 
 
 @pytest.mark.parametrize("sizes", [(8_000,), (8_000, 1_500, 0)])

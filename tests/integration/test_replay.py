@@ -126,7 +126,11 @@ def test_a_thousand_epochs_are_the_same_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     store = str(tmp_path / "store")
-    every = {"max_rows_per_epoch": 4, "retain_epochs": 2000, "parallelism": 2}
+    every: dict[str, Any] = {
+        "max_rows_per_epoch": 4,
+        "retain_epochs": 2000,
+        "parallelism": 2,
+    }
     dice(tmp_path, 4000).run(store, spark=spark, available_now=True, **every)
     last = Catalog(open_storage(store)).epochs()[-1]
 

@@ -280,7 +280,7 @@ def test_scripts_on_spark(spark: SparkSession, tmp_path: Path) -> None:
         parallelism=1,
         clock=clock,
         # Epochs are as far apart as steps.
-        on_status=lambda status: clock.set_us((status.epoch + 1) * SECOND_US),
+        on_status=lambda status: clock.set_us(((status.epoch or 0) + 1) * SECOND_US),
     )
 
     sinks: dict[str, Any] = {write.uid: write.sink for write in flow.writes}

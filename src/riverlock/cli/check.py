@@ -130,12 +130,13 @@ def _store_to_make(store: str | None) -> list[dict[str, str]]:
 def _facts(flow: Flow, store: str | None) -> dict[str, Any]:
     import tempfile
 
+    from riverlock.engines.jobs.runner import check as compiled_of
     from riverlock.engines.jobs.sink_committers import committer_of
     from riverlock.engines.jobs.stages import KeyedStage
     from riverlock.spark.session import local_session
     from riverlock.storage.open import open_storage
 
-    compiled = flow.check(store=store)
+    compiled = compiled_of(flow, store=store)
     spark = local_session()
     with tempfile.TemporaryDirectory() as nowhere:
         storage = open_storage(nowhere)

@@ -15,7 +15,7 @@ from riverlock.cli.run import open_app, session_options
 from riverlock.core.errors import InvalidConfigError
 
 if TYPE_CHECKING:
-    from riverlock.replay.rerun import EpochReplay, Replay
+    from riverlock.replay.report import EpochReplay, Replay
     from riverlock.snapshot.catalog import Catalog
 
 __all__ = ["replay"]

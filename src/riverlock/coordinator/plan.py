@@ -38,6 +38,7 @@ class RegionPlan:
     Attributes:
         store: Where the flow lives, for messages only.
         flow: The flow's id.
+        name: The flow's name, for people; the id stands in for it.
         region: The region's name.
         run: The run number this process has claimed.
         code: Fingerprint of the user's code.
@@ -64,6 +65,7 @@ class RegionPlan:
     stages: tuple[str, ...]
     restart: RestartPolicy
     token: str = ""
+    name: str = ""
     operators: Mapping[str, OperatorPlan] = field(default_factory=dict)
     sinks: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)

@@ -98,7 +98,7 @@ class RegionDriver:
     heartbeat: Heartbeat
     cleaner: Cleaner
     clock: Clock
-    on_status: Callable[[Status], None] = lambda _: None
+    on_status: Callable[[Status], object] = lambda _: None
     max_epochs: int | None = None
     autoscale: Autoscale | None = None
     # Sinks that did not answer when the run began.
@@ -131,9 +131,9 @@ class RegionDriver:
         self._board = Board(self.plan, self.catalog, self.clock, self.on_status)
 
     @property
-    def status(self) -> Status | None:
-        """What was shown last."""
-        return self._board.status
+    def status(self) -> Status:
+        """What was shown last; before that, what is known of the run."""
+        return self._board.status(self._parent)
 
     def stop(self) -> None:
         """Finish the epoch under way, then end; callable from anywhere."""
@@ -541,6 +541,7 @@ class RegionDriver:
             log.info("epoch %s: %d records came too late", epoch, late)
         status = status_of(
             manifest,
+            flow=self.plan.name,
             updated_us=self.clock.now_us(),
             state="running",
             lag_rows=dict(self.planner.lag_rows),

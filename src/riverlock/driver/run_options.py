@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from riverlock.coordinator.restart import ExponentialDelay, RestartPolicy
 from riverlock.core.clock import Clock, SystemClock
@@ -18,9 +19,30 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.format.run_status import Status
 
-__all__ = ["RunOptions"]
+__all__ = ["RunKeywords", "RunOptions", "chosen"]
 
 DEFAULT_RESTART = ExponentialDelay(initial_us=200_000, max_us=30_000_000, attempts=5)
+
+
+class RunKeywords(TypedDict, total=False):
+    """The keywords of ``flow.run`` and ``flow.start``, for editors and type checkers.
+
+    The same names as those of ``RunOptions``, which has their meaning and defaults.
+    """
+
+    spark: SparkSession | None
+    available_now: bool
+    parallelism: int | Literal["auto"] | None
+    epoch_target: str | timedelta | None
+    max_rows_per_epoch: int | None
+    max_epochs: int | None
+    restart: RestartPolicy
+    retain_epochs: int
+    grace: str | timedelta
+    executor_timeout: str | timedelta | None
+    working_dir: str | None
+    on_status: Callable[[Status], object]
+    clock: Clock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +67,12 @@ class RunOptions:
             run then ends with an error. None: for ever.
         working_dir: Local disk for working copies of state; disposable.
         on_status: Called after each epoch.
+        clock: The time; for tests.
     """
 
     spark: SparkSession | None = None
     available_now: bool = False
-    parallelism: int | str | None = None
+    parallelism: int | Literal["auto"] | None = None
     epoch_target: str | timedelta | None = "1 second"
     max_rows_per_epoch: int | None = None
     max_epochs: int | None = None
@@ -58,7 +81,7 @@ class RunOptions:
     grace: str | timedelta = "10 minutes"
     executor_timeout: str | timedelta | None = "5 minutes"
     working_dir: str | None = None
-    on_status: Callable[[Status], None] = field(default=lambda _: None)
+    on_status: Callable[[Status], object] = field(default=lambda _: None)
     clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
@@ -93,3 +116,29 @@ class RunOptions:
         duration_us(self.grace)
         if self.executor_timeout is not None:
             duration_us(self.executor_timeout)
+
+
+def chosen(options: RunKeywords) -> RunOptions:
+    """Return the options that a caller gave by name.
+
+    Raises:
+        InvalidConfigError: There is no such option, or its value makes no sense.
+    """
+    known = [f.name for f in fields(RunOptions)]
+    for name in options:
+        if name not in known:
+            raise _unknown(name, known)
+    return RunOptions(**options)
+
+
+def _unknown(name: str, known: list[str]) -> InvalidConfigError:
+    """Return the error of an option that there is not, with the one that was meant."""
+    # As others spell it: availableNow, available-now.
+    plain = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
+    near = get_close_matches(plain.replace("-", "_"), known, n=1)
+    return InvalidConfigError(
+        f"option {name!r}",
+        expected=f"one of {', '.join(known)}",
+        found="no such option",
+        hint=f"did you mean {near[0]}=?" if near else "",
+    )

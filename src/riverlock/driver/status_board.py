@@ -33,12 +33,16 @@ class Board:
     plan: RegionPlan
     catalog: Catalog
     clock: Clock
-    on_status: Callable[[Status], None]
-    status: Status | None = None
+    on_status: Callable[[Status], object]
+    _shown: Status | None = None
+
+    def status(self, parent: Manifest | None) -> Status:
+        """Return what was shown last; before that, what is known of the run."""
+        return self._shown or self._first(parent, "running")
 
     def show(self, status: Status) -> None:
         """Show a status; a store that does not take it is no reason to stop."""
-        self.status = status
+        self._shown = status
         try:
             self.catalog.storage.put(self.catalog.paths.status, seal(status))
         except StorageError as error:
@@ -49,29 +53,30 @@ class Board:
         self, state: str, error: str | None, parent: Manifest | None
     ) -> None:
         """Show the last status with another state."""
-        now_us = self.clock.now_us()
-        before = self.status
-        if before is None and parent is not None:
-            before = status_of(parent, updated_us=now_us, state=state)
-        if before is None:
-            before = Status(
-                flow=self.plan.flow,
+        self.show(
+            msgspec.structs.replace(
+                self._shown or self._first(parent, state),
+                state=state,
+                error=error,
+                updated_us=self.clock.now_us(),
+                rows_per_second=0.0,
+            )
+        )
+
+    def _first(self, parent: Manifest | None, state: str) -> Status:
+        """Return the status of a run that has not shown any, after an earlier one."""
+        now_us, name = self.clock.now_us(), self.plan.name or self.plan.flow
+        if parent is None:
+            return Status(
+                flow=name,
                 region=self.plan.region,
                 run=self.plan.run,
                 state=state,
                 epoch=None,
                 updated_us=now_us,
             )
-        self.show(
-            msgspec.structs.replace(
-                before,
-                run=self.plan.run,
-                state=state,
-                error=error,
-                updated_us=now_us,
-                rows_per_second=0.0,
-            )
-        )
+        found = status_of(parent, updated_us=now_us, flow=name, state=state)
+        return msgspec.structs.replace(found, run=self.plan.run, rows_per_second=0.0)
 
     def await_commit(
         self, sink: str, epoch: int, cause: str, parent: Manifest | None
@@ -109,5 +114,5 @@ class Board:
 
     def take_back(self, parent: Manifest | None) -> None:
         """Say that nothing is waited for any more, if that was said."""
-        if self.status is not None and self.status.state == "waiting":
+        if self._shown is not None and self._shown.state == "waiting":
             self.show_state("running", None, parent)

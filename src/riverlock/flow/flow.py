@@ -13,11 +13,19 @@ from riverlock.program.graph import Keyed, Output, Read, RowWise, Write
 from riverlock.program.meaning import settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
+    from typing import Unpack
+
+    from pyspark.sql import SparkSession
 
     from riverlock.connectors.base.sink import Sink
+    from riverlock.driver.handle import Handle
+    from riverlock.driver.run_options import RunKeywords
     from riverlock.program.graph import Node
+    from riverlock.replay.report import EpochReplay, Replay
+    from riverlock.replay.stepping import Stepper
+    from riverlock.snapshot.format.run_status import Status
 
 __all__ = ["Flow"]
 
@@ -252,27 +260,90 @@ class Flow:
             for node in nodes
         ]
 
-    def run(self, store: str, **options: Any) -> Any:
+    def run(self, store: str, **options: Unpack[RunKeywords]) -> Status:
         """Run in this thread until the input ends, a stop signal, or an error.
+
+        The options, each by its name:
+
+        - ``spark``: A session to run on; default: the active one, or a new local one.
+        - ``available_now``: Take what is there at the start, then stop.
+        - ``parallelism``: Tasks per keyed stage; default: the cores Spark has. May
+          differ from run to run: state follows. ``"auto"``: at most that many, as
+          backlog and duration of epochs ask for.
+        - ``epoch_target``: How long an epoch should take, by default ``"1 second"``;
+          rows per epoch adapt to it. None: all take ``max_rows_per_epoch``.
+        - ``max_rows_per_epoch``: Rows an epoch takes at most, shared by its sources.
+          Files are taken whole, at least one.
+        - ``max_epochs``: Stop after so many epochs.
+        - ``restart``: What to do when an epoch fails for a reason that may pass.
+        - ``retain_epochs``: How many epochs can be gone back to; default: 20.
+        - ``grace``: How long files that nothing refers to are kept, by default
+          ``"10 minutes"``.
+        - ``executor_timeout``: For how long Spark may have no executor while tasks
+          wait, by default ``"5 minutes"``; then the run ends. None: for ever.
+        - ``working_dir``: Local disk for working copies of state; disposable.
+        - ``on_status``: Called after each epoch, with its ``Status``.
+        - ``clock``: The time; for tests.
 
         Args:
             store: Directory or object-store URI that holds the flow's state.
-            options: ``available_now``, ``parallelism``, ``spark`` and the others of
-                ``riverlock.driver.run_options.RunOptions``.
+            options: As above.
+
+        Returns:
+            How the run ended.
+
+        Raises:
+            InvalidConfigError: There is no such option, or its value makes no sense.
+            RiverlockError: What ended the run.
         """
-        return self._runner().run(self, store, **options)
+        ended: Status = self._runner().run(self, store, **options)
+        return ended
 
-    def start(self, store: str, **options: Any) -> Any:
-        """Run in a thread of its own; returns a handle to watch and stop it."""
-        return self._runner().start(self, store, **options)
+    def start(self, store: str, **options: Unpack[RunKeywords]) -> Handle:
+        """Run in a thread of its own; returns once the flow owns its store.
 
-    def check(self, **options: Any) -> Any:
-        """Check everything that can be checked without reading any input."""
-        return self._runner().check(self, **options)
+        Args:
+            store: Directory or object-store URI that holds the flow's state.
+            options: As of ``run``.
 
-    def replay(
-        self, store: str, first: int, last: int | None = None, **options: Any
-    ) -> Any:
+        Returns:
+            A handle to watch, change and stop it.
+
+        Raises:
+            InvalidConfigError: There is no such option, or its value makes no sense.
+            RiverlockError: The flow cannot run here.
+        """
+        started: Handle = self._runner().start(self, store, **options)
+        return started
+
+    def check(
+        self, *, store: str | None = None, **options: Unpack[RunKeywords]
+    ) -> None:
+        """Check everything that can be checked without reading any input.
+
+        Args:
+            store: A store to go on from, which is not touched: what a source has lost
+                since its newest epoch is told if it is missed.
+            options: As of ``run``.
+
+        Raises:
+            InvalidConfigError: There is no such option, or its value makes no sense.
+            InvalidFlowError: Something in the flow is impossible.
+        """
+        self._runner().check(self, store=store, **options)
+
+    def replay(  # noqa: PLR0913 - keywords, each with a default
+        self,
+        store: str,
+        first: int,
+        last: int | None = None,
+        *,
+        operator: str | None = None,
+        key: object = None,
+        stepper: Stepper | None = None,
+        spark: SparkSession | None = None,
+        on_epoch: Callable[[EpochReplay], object] | None = None,
+    ) -> Replay:
         """Run epochs of a store again, here and without any effect, and compare.
 
         The store is only read, and may belong to a running flow; sinks are told
@@ -283,19 +354,34 @@ class Flow:
             store: Directory or object-store URI that holds the flow's state.
             first: The first epoch; the snapshot before it must be kept.
             last: The last epoch; default: only the first.
-            options: ``key`` and ``operator``: handle only this key, in this operator;
-                ``spark``; ``on_epoch``, called after each epoch.
+            operator: Which operator ``key`` and ``stepper`` mean; may be left out if
+                there is only one.
+            key: Handle only this key: a value, or a list for several key columns.
+            stepper: A debugger to stop in the code of the operator.
+            spark: A session to run on; default: the active one, or a new local one.
+            on_epoch: Called after each epoch.
 
         Returns:
-            A ``Replay``: ``matches``, ``epochs``, ``changes``.
+            What differs: ``matches``, ``epochs``, ``changes``.
 
         Raises:
+            InvalidConfigError: The store is that of another flow, or the epochs or the
+                operator are none of it.
             SnapshotNotFoundError: An epoch, or the one before, is not kept.
             SourceError: The input of an epoch is gone.
         """
-        return import_module("riverlock.replay.rerun").replay(
-            self, store, first, last, **options
+        found: Replay = import_module("riverlock.replay.rerun").replay(
+            self,
+            store,
+            first,
+            last,
+            operator=operator,
+            key=key,
+            stepper=stepper,
+            spark=spark,
+            on_epoch=on_epoch,
         )
+        return found
 
     @staticmethod
     def _runner() -> Any:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
+    from riverlock.operators.keyed.context import Context
+
 __all__ = ["Process", "SideOutput", "check_process", "side_outputs"]
 
 
@@ -50,17 +52,17 @@ class Process:
     def open(self) -> None:
         """Prepare the instance in the worker, before the first key of an epoch."""
 
-    def on_event(self, record: Any, ctx: Any) -> Iterable[Any] | None:
+    def on_event(self, record: Any, ctx: Context) -> Iterable[Any] | None:
         """Handle a record of the stream."""
         raise NotImplementedError
 
-    def on_timer(self, at: datetime, ctx: Any) -> Iterable[Any] | None:
+    def on_timer(self, at: datetime, ctx: Context) -> Iterable[Any] | None:
         """Handle a timer that was set for this key."""
 
-    def on_broadcast(self, record: Any, ctx: Any) -> None:
+    def on_broadcast(self, record: Any, ctx: Context) -> None:
         """Handle a record of the broadcast stream; every task sees it."""
 
-    def on_initial(self, record: Any, ctx: Any) -> None:
+    def on_initial(self, record: Any, ctx: Context) -> None:
         """Take a row of the initial state, before the first event."""
 
 

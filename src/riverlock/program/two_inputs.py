@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from riverlock.connectors.base.sink import Sink
     from riverlock.flow.joinable import Joinable
     from riverlock.flow.stream import Stream
+    from riverlock.operators.keyed.context import Context
 
 __all__ = [
     "LEFT_ROW",
@@ -44,15 +45,15 @@ class TwoInputProcess(Process):
     looked up. Between epochs the order is that of arrival.
     """
 
-    def on_left(self, record: Any, ctx: Any) -> Iterable[Any] | None:
+    def on_left(self, record: Any, ctx: Context) -> Iterable[Any] | None:
         """Handle a record of the stream on which ``connect`` was called."""
         raise NotImplementedError
 
-    def on_right(self, record: Any, ctx: Any) -> Iterable[Any] | None:
+    def on_right(self, record: Any, ctx: Context) -> Iterable[Any] | None:
         """Handle a record of the stream that was given to ``connect``."""
         raise NotImplementedError
 
-    def on_event(self, record: Any, ctx: Any) -> Iterable[Any] | None:
+    def on_event(self, record: Any, ctx: Context) -> Iterable[Any] | None:
         """Give a record to the handler of its side."""
         if record._rl_is_right:
             return self.on_right(record, ctx)

@@ -14,7 +14,7 @@ import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -34,7 +34,6 @@ from riverlock.engines.jobs.runner import readers_of
 from riverlock.engines.jobs.stages import KeyedStage
 from riverlock.operators.windows.window_aggregate import WindowAggregate
 from riverlock.replay.comparison import (
-    Change,
     Entries,
     OutputComparison,
     StateComparison,
@@ -44,6 +43,7 @@ from riverlock.replay.comparison import (
     state_changes,
 )
 from riverlock.replay.one_key import OneKey
+from riverlock.replay.report import EpochReplay, Replay
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.records import InputRange, OperatorState, SinkOutput
 from riverlock.snapshot.format.stored_parameters import parameters_of, replayed
@@ -68,67 +68,7 @@ if TYPE_CHECKING:
     from riverlock.snapshot.format.stored_parameters import Parameters
     from riverlock.worker.task import Targets
 
-__all__ = ["EpochReplay", "Replay", "replay"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpochReplay:
-    """One epoch, run again.
-
-    Attributes:
-        epoch: Its number.
-        rows: Input rows that tasks handled.
-        states: What became of each operator's state.
-        outputs: What became of each sink's rows; empty if only one key was handled.
-    """
-
-    epoch: int
-    rows: int
-    states: tuple[StateComparison, ...]
-    outputs: tuple[OutputComparison, ...]
-
-    @property
-    def matches(self) -> bool:
-        """Whether nothing that could be compared differs."""
-        return all(s.matches for s in self.states) and not any(
-            o.matches is False for o in self.outputs
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replay:
-    """What a replay found.
-
-    Attributes:
-        epochs: Each epoch.
-        recorded_code: Fingerprints of the code that ran then.
-        code: Fingerprint of the code that ran now.
-        changes: Entries of state that came out differently, over all epochs.
-        key_rows: Records of the only key that was handled; None: all were.
-    """
-
-    epochs: tuple[EpochReplay, ...]
-    recorded_code: tuple[str, ...]
-    code: str
-    changes: tuple[Change, ...]
-    key_rows: int | None = None
-
-    @property
-    def matches(self) -> bool:
-        """Whether nothing that could be compared differs."""
-        return all(e.matches for e in self.epochs)
-
-    @property
-    def saw_nothing(self) -> bool:
-        """Whether the key that was asked for had neither records nor timers."""
-        return self.key_rows == 0 and not any(
-            s.entries for e in self.epochs for s in e.states
-        )
-
-    @property
-    def is_same_code(self) -> bool:
-        """Whether the code is that of the epochs; otherwise this is a shadow run."""
-        return set(self.recorded_code) == {self.code}
+__all__ = ["replay"]
 
 
 def replay(  # noqa: PLR0913 - keywords, each with a default
@@ -138,10 +78,10 @@ def replay(  # noqa: PLR0913 - keywords, each with a default
     last: int | None = None,
     *,
     operator: str | None = None,
-    key: Any = None,
+    key: object = None,
     stepper: Stepper | None = None,
     spark: SparkSession | None = None,
-    on_epoch: Callable[[EpochReplay], None] = lambda _: None,
+    on_epoch: Callable[[EpochReplay], object] | None = None,
 ) -> Replay:
     """Run epochs again and compare; see ``Flow.replay``."""
     catalog = Catalog(open_storage(store))
@@ -175,7 +115,7 @@ def replay(  # noqa: PLR0913 - keywords, each with a default
             focus=focus,
             stepper=stepper,
         )
-        return run.run(*manifests, on_epoch=on_epoch)
+        return run.run(*manifests, on_epoch=on_epoch or (lambda _: None))
 
 
 def _manifests(
@@ -233,7 +173,7 @@ def _chosen(compiled: CompiledFlow, operator: str | None) -> KeyedStage:
 
 
 def _focus(
-    compiled: CompiledFlow, operator: str | None, key: Any
+    compiled: CompiledFlow, operator: str | None, key: object
 ) -> tuple[str, OneKey] | None:
     if key is None:
         return None
@@ -273,7 +213,7 @@ class _Replayer:
         parent: Manifest | None,
         epochs: Sequence[Manifest],
         *,
-        on_epoch: Callable[[EpochReplay], None],
+        on_epoch: Callable[[EpochReplay], object],
     ) -> Replay:
         if parent is not None:
             catalog = dataclasses.replace(self.catalog, storage=self._storage)

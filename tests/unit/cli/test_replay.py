@@ -4,7 +4,7 @@ import pytest
 
 from riverlock.cli.replay import _as_it_was
 from riverlock.replay.comparison import OutputComparison
-from riverlock.replay.rerun import EpochReplay, Replay
+from riverlock.replay.report import EpochReplay, Replay
 
 
 def replayed(**outputs: bool | None) -> Replay:

@@ -157,6 +157,6 @@ def test_a_flow_that_is_stopped_while_it_waits_ends_without_a_run(
         status = runner.run(rl.Flow("shop"), str(tmp_path), spark=spark)
         handle = runner.start(rl.Flow("shop"), str(tmp_path), spark=spark)
 
-        assert status is None
+        assert (status.state, status.run, status.epoch) == ("stopped", None, None)
         assert handle.wait(60)
         assert catalog.newest_run() is None

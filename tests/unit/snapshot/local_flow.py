@@ -46,6 +46,7 @@ from riverlock.operators.task_input import EVENTS, INITIAL_ROW, INITIALS
 from riverlock.program.graph import EventTime, Keyed, Output, Read, operator_times
 from riverlock.program.process import check_process, side_outputs
 from riverlock.replay import rerun as replaying
+from riverlock.replay.report import Replay
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
 from riverlock.snapshot.format.records import Flow as FlowRecord
@@ -295,7 +296,7 @@ class LocalFlow:
         newest = self.catalog.newest()
         return -1 if newest is None else newest.epoch
 
-    def replay(self, first: int, last: int) -> replaying.Replay:
+    def replay(self, first: int, last: int) -> Replay:
         """Run epochs again."""
         catalog = self.catalog
         with ExitStack() as stack:

@@ -78,7 +78,7 @@ def test_a_stop_with_savepoint_that_is_killed_can_be_done_again(
     flow: SmallFlow, point: str
 ) -> None:
     def stop(driver: RegionDriver) -> None:
-        if driver.status is not None and (driver.status.epoch or 0) > 4:
+        if (driver.status.epoch or 0) > 4:
             driver.stop()
 
     def stop_and_name() -> None:

@@ -8,25 +8,25 @@ import tempfile
 import threading
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from riverlock.connectors.outputs import sink_plans
 from riverlock.coordinator.plan import RegionPlan
 from riverlock.core.errors import (
-    InvalidConfigError,
     StorageError,
 )
 from riverlock.core.times import duration, duration_us
 from riverlock.driver.admission import Admission
 from riverlock.driver.autoscale import Autoscale
 from riverlock.driver.cleaner import Cleaner
+from riverlock.driver.handle import Handle
 from riverlock.driver.outlets import Arrears, opened_sinks
 from riverlock.driver.ownership import Heartbeat
 from riverlock.driver.planner import Planner
 from riverlock.driver.region_loop import RegionDriver
-from riverlock.driver.run_options import RunOptions
+from riverlock.driver.run_options import RunOptions, chosen
 from riverlock.driver.source_wait import SourceWait
 from riverlock.engines.jobs.adoption import Adoption
 from riverlock.engines.jobs.ahead import ReadAhead
@@ -41,6 +41,7 @@ from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
 from riverlock.snapshot.format.records import Change, Stop
 from riverlock.snapshot.format.requests import add_request, taken_at
+from riverlock.snapshot.format.run_status import Status
 from riverlock.snapshot.format.store_layout import FLOW
 from riverlock.snapshot.format.stored_parameters import check_change, renamed
 from riverlock.snapshot.retention.policy import Retention
@@ -50,41 +51,44 @@ from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from typing import Unpack
 
     from pyspark.sql import SparkSession
 
     from riverlock.connectors.base.source_reader import Reader
+    from riverlock.driver.run_options import RunKeywords
     from riverlock.flow.flow import Flow
     from riverlock.snapshot.format.records import Flow as FlowRecord
     from riverlock.snapshot.format.records import Manifest, Named, Request, Run, Start
-    from riverlock.snapshot.format.run_status import Status
     from riverlock.storage.base import Storage
 
-__all__ = ["Handle", "check", "readers_of", "run", "start"]
+__all__ = ["check", "readers_of", "run", "start"]
 
 
-def run(flow: Flow, store: str, **options: Any) -> Status | None:
+def run(flow: Flow, store: str, **options: Unpack[RunKeywords]) -> Status:
     """Run in this thread; SIGINT and SIGTERM finish the epoch under way.
 
     Raises:
         RiverlockError: What ended the run.
     """
-    with _Run(flow, store, RunOptions(**options)) as running, _signals(running.stop):
+    with _Run(flow, store, chosen(options)) as running, _signals(running.stop):
         running.drive()
         return running.status
 
 
-def start(flow: Flow, store: str, **options: Any) -> Handle:
+def start(flow: Flow, store: str, **options: Unpack[RunKeywords]) -> Handle:
     """Run in a thread of its own; returns once the flow is checked and owns its store.
 
     Raises:
         RiverlockError: The flow cannot run here.
     """
-    return Handle(_Run(flow, store, RunOptions(**options)))
+    return Handle(_Run(flow, store, chosen(options)))
 
 
-def check(flow: Flow, *, store: str | None = None, **options: Any) -> CompiledFlow:
-    """Check a flow without reading anything.
+def check(
+    flow: Flow, *, store: str | None = None, **options: Unpack[RunKeywords]
+) -> CompiledFlow:
+    """Check a flow without reading anything; returns what would run.
 
     Args:
         flow: The flow.
@@ -95,11 +99,11 @@ def check(flow: Flow, *, store: str | None = None, **options: Any) -> CompiledFl
     Raises:
         InvalidFlowError: Something in it is impossible.
     """
-    chosen = RunOptions(**options)
-    spark = chosen.spark or local_session()
+    wanted = chosen(options)
+    spark = wanted.spark or local_session()
     with tempfile.TemporaryDirectory() as nowhere, ExitStack() as stack:
         storage = open_storage(nowhere)
-        readers = readers_of(flow, spark, storage, chosen)
+        readers = readers_of(flow, spark, storage, wanted)
         for reader in readers.values():
             stack.callback(reader.close)
         known = None if store is None else Catalog(open_storage(store))
@@ -133,12 +137,21 @@ class _Run:
         self._start: Start | None = None
 
     @property
-    def status(self) -> Status | None:
-        return None if self._driver is None else self._driver.status
+    def status(self) -> Status:
+        if self._driver is not None:
+            return self._driver.status
+        # Asked to stop before it owned the store.
+        return Status(
+            flow=self._flow.name,
+            region=MAIN_REGION,
+            run=None,
+            state="stopped",
+            epoch=None,
+            updated_us=self._options.clock.now_us(),
+        )
 
-    @property
-    def catalog(self) -> Catalog:
-        return self._catalog
+    def check_name(self, name: str) -> None:
+        self._catalog.check_name(name)
 
     def stop(self, savepoint: str | None = None) -> None:
         if savepoint is not None:
@@ -389,6 +402,7 @@ class _Run:
         return RegionPlan(
             store=self._storage.uri,
             flow=flow_id,
+            name=self._flow.name,
             region=MAIN_REGION,
             run=owner.run,
             token=owner.token,
@@ -426,128 +440,6 @@ class _Run:
             },
             stops_at_end=options.available_now,
         )
-
-
-class Handle:
-    """A flow that runs in a thread of its own."""
-
-    def __init__(self, running: _Run) -> None:
-        """Open the run here, so that errors reach the caller; drive it beside."""
-        self._running = running
-        self._error: BaseException | None = None
-        running.__enter__()
-        self._thread = threading.Thread(
-            target=self._drive, name="riverlock-loop", daemon=True
-        )
-        self._thread.start()
-
-    def _drive(self) -> None:
-        try:
-            self._running.drive()
-        except BaseException as error:  # noqa: BLE001 - raised again by wait()
-            self._error = error
-        finally:
-            self._running.__exit__(None, None, None)
-
-    def status(self) -> Status | None:
-        """Return the status after the last epoch; None before the first."""
-        return self._running.status
-
-    @property
-    def is_active(self) -> bool:
-        """Whether the flow still runs."""
-        return self._thread.is_alive()
-
-    def savepoint(self, name: str) -> Named:
-        """Pin the newest committed epoch under a name; the flow goes on.
-
-        Raises:
-            InvalidConfigError: The name is taken.
-            SnapshotNotFoundError: No epoch was committed yet.
-        """
-        return self._running.savepoint(name)
-
-    def rescale(self, parallelism: int) -> None:
-        """Have so many tasks per keyed stage from the next epoch on; state follows.
-
-        Raises:
-            InvalidConfigError: It is less than 1.
-        """
-        if parallelism < 1:
-            raise InvalidConfigError(
-                "parallelism", expected="at least 1", found=str(parallelism)
-            )
-        self._running.rescale(parallelism)
-
-    def set(self, operator: str, /, **values: Any) -> int:
-        """Change parameters (``rl.Param``) of an operator; returns the first epoch.
-
-        All tasks have the new values from one epoch on, which follows at once and
-        records them; it waits for that. They are kept by the store: also the next run
-        has them, whatever the default in its code.
-
-        Raises:
-            InvalidConfigError: There is no such parameter, or a value is not of its
-                kind; nothing was changed. Or the run ended before it took them up.
-            RiverlockError: What ended the run.
-        """
-        return self._change(Change(values={operator: values}))
-
-    def reset(self, operator: str, /, *names: str) -> int:
-        """Go back to the defaults of parameters; returns the first epoch.
-
-        Raises:
-            RiverlockError: As ``set`` does.
-        """
-        return self._change(Change(defaults={operator: names}))
-
-    def _change(self, change: Change) -> int:
-        if threading.current_thread() is self._thread:
-            raise InvalidConfigError(
-                "handle.set",
-                expected="to be called beside the flow",
-                found="a call from its own thread, which would wait for itself",
-                hint="do not call it in on_status",
-            )
-        epoch = self._running.set(change)
-        if epoch is None:
-            self.wait()
-            raise InvalidConfigError(
-                "new parameters",
-                expected="a flow that runs",
-                found="a run that has ended",
-                hint="the next run takes them up with its first epoch",
-            )
-        return epoch
-
-    def stop(
-        self, timeout: float | None = None, *, savepoint: str | None = None
-    ) -> None:
-        """Finish the epoch under way, then end.
-
-        Args:
-            timeout: How long to wait for the end, in seconds.
-            savepoint: A name for the last epoch, given before any other run can begin.
-
-        Raises:
-            InvalidConfigError: The name is taken; the flow goes on.
-            RiverlockError: What ended the run, if it was not this call.
-        """
-        if savepoint is not None:
-            self._running.catalog.check_name(savepoint)
-        self._running.stop(savepoint)
-        self.wait(timeout)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the flow ends; returns whether it has.
-
-        Raises:
-            RiverlockError: What ended it.
-        """
-        self._thread.join(timeout)
-        if self._error is not None:
-            raise self._error
-        return not self._thread.is_alive()
 
 
 @contextmanager

@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from riverlock.core.times import from_micros, watermark_time
 from riverlock.snapshot.format.input_times import InputTime
 from riverlock.snapshot.format.records import Manifest, Record
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = ["Status", "input_rows", "late_rows", "phases_of", "status_of"]
 
 
 class Status(Record, frozen=True, kw_only=True):
-    """``status.json``: overwritten after each epoch; a hint, never the truth."""
+    """How a run is doing: what ``flow.run``, ``Handle.status`` and ``on_status`` give.
+
+    Also ``status.json``: overwritten after each epoch; a hint, never the truth.
+
+    Attributes:
+        flow: The name of the flow.
+        region: The region of the flow.
+        run: The number of the run; None: it was stopped before it had one.
+        state: ``running``, ``waiting``, ``stopped`` or ``failed``.
+        epoch: The newest epoch; None: there is none yet.
+        updated_us: When this was said, in microseconds since 1970: see ``updated``.
+        rows: Rows that the epoch read.
+        rows_per_second: The same per second.
+        epoch_seconds: How long the epoch took until it was decided.
+        lag_rows: Rows that wait, by source; None: the source cannot tell.
+        watermark_us: The least watermark, in microseconds: see ``watermark``.
+        inputs: Event time by input: which are idle, which hold the others back.
+        state_entries: Entries of state.
+        state_bytes: Bytes of the files that hold state.
+        state_files: Their number.
+        parallelism: Tasks per keyed stage.
+        bad_rows: Rows of this run that could not be parsed.
+        files_set_aside: Files that cannot be opened by their names; their rows are not
+            read.
+        late_rows: Records of this run that came too late for what they belong to.
+        dead_letters: Records of the epoch that went to ``on_error`` sinks.
+        error: What the run waits for, or what ended it.
+        committed: The newest epoch that all sinks are known to have.
+        phases: Seconds of the epoch: ``run`` until it was decided, ``commit`` in the
+            sinks.
+    """
 
     flow: str
     region: str
-    run: int
-    state: str  # running, waiting, stopped, failed
+    run: int | None
+    state: str
     epoch: int | None
     updated_us: int
     rows: int = 0
@@ -26,23 +60,28 @@ class Status(Record, frozen=True, kw_only=True):
     epoch_seconds: float = 0.0
     lag_rows: dict[str, int | None] = msgspec.field(default_factory=dict)
     watermark_us: int | None = None
-    # Event time by input: which are idle, which hold the others back.
     inputs: tuple[InputTime, ...] = ()
     state_entries: int = 0
     state_bytes: int = 0
     state_files: int = 0
     parallelism: int = 0
     bad_rows: int = 0
-    # Files that cannot be opened by their names; their rows are not read.
     files_set_aside: int = 0
-    # Of this run: records that came too late for what they belong to.
     late_rows: int = 0
     dead_letters: int = 0
     error: str | None = None
-    # The newest epoch that all sinks are known to have.
     committed: int | None = None
-    # Seconds of the epoch: ``run`` until it was decided, ``commit`` in the sinks.
     phases: dict[str, float] = msgspec.field(default_factory=dict)
+
+    @property
+    def updated(self) -> datetime:
+        """When this was said."""
+        return from_micros(self.updated_us)
+
+    @property
+    def watermark(self) -> datetime | None:
+        """No more records at or before this instant are expected; None: unknown."""
+        return watermark_time(self.watermark_us)
 
 
 def input_rows(manifest: Manifest) -> int:
@@ -60,8 +99,10 @@ def late_rows(manifest: Manifest) -> int:
     return int(sum(s.get("late_rows", 0) for s in stages.values()))
 
 
-def status_of(manifest: Manifest, *, updated_us: int, **more: Any) -> Status:
-    """Return the status after an epoch."""
+def status_of(
+    manifest: Manifest, *, updated_us: int, flow: str | None = None, **more: Any
+) -> Status:
+    """Return the status after an epoch; ``flow`` is its name, if that is known."""
     seconds = max(1, manifest.decided_us - manifest.started_us) / 1_000_000
     rows = input_rows(manifest)
     files = [f for s in manifest.operators.values() for f in s.files]
@@ -72,7 +113,7 @@ def status_of(manifest: Manifest, *, updated_us: int, **more: Any) -> Status:
     ]
     stages: dict[str, Any] = manifest.metrics.get("stages", {})
     return Status(
-        flow=manifest.flow,
+        flow=flow or manifest.flow,
         region=manifest.region,
         run=manifest.run,
         epoch=manifest.epoch,

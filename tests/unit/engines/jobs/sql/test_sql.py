@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
+from riverlock.engines.jobs.runner import check
 from riverlock.engines.jobs.stages import WriteStage
 from riverlock.operators.output_modes import below_queries
 from riverlock.operators.windows.window_operator import Gathering
@@ -254,7 +255,7 @@ def test_late_records_have_what_the_query_reads(
         window(at, '1 hour') AS w FROM events GROUP BY user, window(at, '1 hour'))""")
     rows.late.write(rl.sinks.memory(), uid="late")
 
-    compiled = flow.check(spark=spark)
+    compiled = check(flow, spark=spark)
 
     (stage,) = [s for s in compiled.stages if isinstance(s, WriteStage)]
     assert stage.schema.ddl == "user string, arg_1 double, at timestamp"
@@ -283,7 +284,7 @@ def test_columns_are_named_as_spark_does(flow: rl.Flow, spark: SparkSession) -> 
         FROM events e GROUP BY user, session_window(at, '1 minute')"""
     flow.sql(query).write(rl.sinks.memory())
 
-    compiled = flow.check(spark=spark)
+    compiled = check(flow, spark=spark)
 
     table = spark.createDataFrame([], SCHEMA)
     expected = spark.sql(query.replace("events", "{events}"), events=table).columns

@@ -1,0 +1,177 @@
+"""A flow that runs beside the caller: watched, changed and stopped by its handle.
+
+Knows nothing of the engine that runs it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+from riverlock.core.errors import InvalidConfigError
+from riverlock.snapshot.format.records import Change
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.format.records import Named
+    from riverlock.snapshot.format.run_status import Status
+
+__all__ = ["Handle", "Running"]
+
+
+class Running(Protocol):
+    """A run, as an engine has it.
+
+    ``__enter__`` checks the flow and claims its store; ``drive`` then runs it to its
+    end, in one thread; all else may be called from any other meanwhile.
+    """
+
+    def __enter__(self) -> Any:
+        """Check the flow, then own its store."""
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Close everything."""
+
+    def drive(self) -> None:
+        """Run to the end."""
+
+    def stop(self, savepoint: str | None = None) -> None:
+        """Finish the epoch under way, name it, then end."""
+
+    def rescale(self, parallelism: int) -> None:
+        """Change the number of tasks from the next epoch on."""
+
+    def savepoint(self, name: str) -> Named:
+        """Name the newest epoch."""
+
+    def check_name(self, name: str) -> None:
+        """Refuse a name that is taken."""
+
+    def set(self, change: Change) -> int | None:
+        """Change parameters; returns the epoch that has them, None if it has ended."""
+
+    @property
+    def status(self) -> Status:
+        """How it is doing."""
+        ...
+
+
+class Handle:
+    """A flow that runs in a thread of its own; made by ``flow.start``."""
+
+    def __init__(self, running: Running) -> None:
+        """Open the run here, so that errors reach the caller; drive it beside."""
+        self._running = running
+        self._error: BaseException | None = None
+        running.__enter__()
+        self._thread = threading.Thread(
+            target=self._drive, name="riverlock-loop", daemon=True
+        )
+        self._thread.start()
+
+    def _drive(self) -> None:
+        try:
+            self._running.drive()
+        except BaseException as error:  # noqa: BLE001 - raised again by wait()
+            self._error = error
+        finally:
+            self._running.__exit__(None, None, None)
+
+    def status(self) -> Status:
+        """Return the status after the last epoch; its ``epoch`` is None before one."""
+        return self._running.status
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the flow still runs."""
+        return self._thread.is_alive()
+
+    def savepoint(self, name: str) -> Named:
+        """Pin the newest committed epoch under a name; the flow goes on.
+
+        Raises:
+            InvalidConfigError: The name is taken.
+            SnapshotNotFoundError: No epoch was committed yet.
+        """
+        return self._running.savepoint(name)
+
+    def rescale(self, parallelism: int) -> None:
+        """Have so many tasks per keyed stage from the next epoch on; state follows.
+
+        Raises:
+            InvalidConfigError: It is less than 1.
+        """
+        if parallelism < 1:
+            raise InvalidConfigError(
+                "parallelism", expected="at least 1", found=str(parallelism)
+            )
+        self._running.rescale(parallelism)
+
+    def set(self, operator: str, /, **values: Any) -> int:
+        """Change parameters (``rl.Param``) of an operator; returns the first epoch.
+
+        All tasks have the new values from one epoch on, which follows at once and
+        records them; it waits for that. They are kept by the store: also the next run
+        has them, whatever the default in its code.
+
+        Raises:
+            InvalidConfigError: There is no such parameter, or a value is not of its
+                kind; nothing was changed. Or the run ended before it took them up.
+            RiverlockError: What ended the run.
+        """
+        return self._change(Change(values={operator: values}))
+
+    def reset(self, operator: str, /, *names: str) -> int:
+        """Go back to the defaults of parameters; returns the first epoch.
+
+        Raises:
+            RiverlockError: As ``set`` does.
+        """
+        return self._change(Change(defaults={operator: names}))
+
+    def _change(self, change: Change) -> int:
+        if threading.current_thread() is self._thread:
+            raise InvalidConfigError(
+                "handle.set",
+                expected="to be called beside the flow",
+                found="a call from its own thread, which would wait for itself",
+                hint="do not call it in on_status",
+            )
+        epoch = self._running.set(change)
+        if epoch is None:
+            self.wait()
+            raise InvalidConfigError(
+                "new parameters",
+                expected="a flow that runs",
+                found="a run that has ended",
+                hint="the next run takes them up with its first epoch",
+            )
+        return epoch
+
+    def stop(
+        self, timeout: float | None = None, *, savepoint: str | None = None
+    ) -> None:
+        """Finish the epoch under way, then end.
+
+        Args:
+            timeout: How long to wait for the end, in seconds.
+            savepoint: A name for the last epoch, given before any other run can begin.
+
+        Raises:
+            InvalidConfigError: The name is taken; the flow goes on.
+            RiverlockError: What ended the run, if it was not this call.
+        """
+        if savepoint is not None:
+            self._running.check_name(savepoint)
+        self._running.stop(savepoint)
+        self.wait(timeout)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the flow ends; returns whether it has.
+
+        Raises:
+            RiverlockError: What ended it.
+        """
+        self._thread.join(timeout)
+        if self._error is not None:
+            raise self._error
+        return not self._thread.is_alive()
