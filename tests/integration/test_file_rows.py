@@ -57,6 +57,12 @@ JSON_LINES: dict[bytes, tuple[Any, ...] | None] = {
     b'{"k": "g"}],[{"k": "h"}': None,
     b'{"k": "g"}\x00': None,
     b"\x0b": None,
+    # Half a character, a whole one, and a backslash.
+    rb'{"k": "g", "other": "\ude00"}': None,
+    rb'{"k": "g\ud83d"}': None,
+    rb'{"k": "\\\uDE00"}': None,
+    rb'{"k": "\ud83d\uDe00"}': ("\N{GRINNING FACE}", None, None),
+    rb'{"k": "\\ude00"}': (r"\ude00", None, None),
     b'{"k": "g", "x": ' + b"[" * 2_000 + b"]" * 2_000 + b"}": None,
     b'{"k": "g", "other": ' + b"1" * 2_000 + b"}": None,
 }
@@ -73,6 +79,12 @@ CSV_LINES: dict[bytes, tuple[Any, ...] | None] = {
     b'c,1,"x': None,
     b"\xff,1,2": None,
     b"c,\xff,2": None,
+    b"\xef\xbf\xbd,1,2": ("\N{REPLACEMENT CHARACTER}", 1, 2),
+    b",,": (None, None, None),
+    b"\x00": None,
+    b"\x01\x02": None,
+    b"\x01,1,2": ("\x01", 1, 2),
+    b"c,1,2,": None,
 }
 TEXT_LINES: dict[bytes, tuple[Any, ...] | None] = {
     b"a": ("a",),
@@ -183,6 +195,90 @@ def test_csv_headers_and_comments_are_no_rows(
 
     assert [r.k for r in stream.select("k").collect()] == ["a", "a"]
     assert [r.record for r in bad.collect()] == ["b", "b"]
+
+
+@pytest.mark.parametrize("header", [False, True])
+def test_an_open_quote_at_the_end_of_a_line_is_bad(
+    spark: SparkSession, tmp_path: Path, header: bool
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    lines = ['a;1;"closed; \N{REPLACEMENT CHARACTER}"', 'b;2;"open', "c;3;é", "d;4;\\"]
+    first = ["k;n;v"] if header else []
+    body = "\n".join([*first, *lines]).encode() + b"\ne;5;\xff\n"
+    (folder / "a.csv").write_bytes(body)
+    source = rl.sources.files(
+        str(folder),
+        format="csv",
+        schema="k string, n int, v string",
+        header=header,
+        sep=";",
+        nullValue="é",
+    )
+
+    stream, bad = whole(reader_of(spark, tmp_path, source))
+
+    assert sorted((r.k, r.n, r.v) for r in stream.collect()) == [
+        ("a", 1, "closed; \N{REPLACEMENT CHARACTER}"),
+        ("c", 3, None),
+        ("d", 4, "\\"),
+    ]
+    found = sorted(r.record for r in bad.collect())
+    assert found == ['b;2;"open', "e;5;\N{REPLACEMENT CHARACTER}"]
+
+
+def test_fields_between_tabs_may_all_be_empty(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_bytes(b"a\t1\n\t\n\n \n" + b"\t" * 30_000)
+    source = rl.sources.files(
+        str(folder), format="csv", schema="k string, n int", sep="\t"
+    )
+
+    stream, bad = whole(reader_of(spark, tmp_path, source))
+
+    assert [(r.k, r.n) for r in stream.collect()] == [("a", 1), (None, None)]
+    assert [len(r.record) for r in bad.collect()] == [30_000]
+
+
+def test_a_line_of_more_fields_than_spark_reads_is_bad(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    many = b"," * 30_000
+    lines = [b'a,"%b"' % many, many, b"b,\\", b"," * (1 << 20), b"c,0123456"]
+    (folder / "a.csv").write_bytes(b"\n".join(lines))
+    source = rl.sources.files(
+        str(folder), format="csv", schema="k string, v string", maxColumns=100
+    )
+
+    stream, bad = whole(reader_of(spark, tmp_path, source))
+
+    assert [r.v for r in stream.collect()] == [many.decode(), "\\", "0123456"]
+    assert [len(r.record) for r in bad.collect()] == [30_000, 1 << 20]
+
+
+def test_fields_longer_than_was_said_are_bad(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text("a_1\nb_123\n12345_2\n1234_3\n")
+    source = rl.sources.files(
+        str(folder),
+        format="csv",
+        schema="k string, n int",
+        sep="_",
+        maxCharsPerColumn=4,
+    )
+
+    stream, bad = whole(reader_of(spark, tmp_path, source))
+
+    assert [r.k for r in stream.collect()] == ["a", "b", "1234"]
+    assert [r.record for r in bad.collect()] == ["12345_2"]
 
 
 WIDE = (

@@ -37,6 +37,9 @@ BLANK: Final = " \t\r\n"
 _VALUES, _END = "__rl_values", "__rl_end"
 _BEFORE, _AFTER = f'{{"{_VALUES}":', f'\n,"{_END}":1}}'
 _ENDS_LIST: Final = r"\]\s*,"
+# Escapes that are whole, and what is half a character where those are taken out.
+_HALF: Final = r"\\u[dD][89a-fA-F]"
+_WHOLE: Final = r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 # A day as a bare number in quotes is more likely 20260101 than one of the year 57440.
 _STRICT: Final = {"enableDateTimeParsingFallback": "false"}
 
@@ -99,7 +102,7 @@ class JsonText:
     def _is_whole(self, text: Column, row: Column) -> Column:
         """Tell whether a text was read to its end."""
         read = F.is_valid_utf8(text) & row[CORRUPT].isNull() & (row[_END] == 1)
-        return read & self._is_one_value(text)
+        return read & ~_has_half_characters(text) & self._is_one_value(text)
 
     def _is_one_value(self, text: Column) -> Column:
         """Tell whether a text does not end what is put around it by itself."""
@@ -120,6 +123,13 @@ class JsonText:
         wrapped = has_wrapped(kind, value, _first(found) if is_one else found[_VALUES])
         # Fewer digits always fit, and more are rare.
         return F.when(text.rlike("[0-9]{13}"), wrapped).otherwise(F.lit(False))  # noqa: FBT003
+
+
+def _has_half_characters(text: Column) -> Column:
+    """Tell whether an escape is one surrogate alone, for which Java writes ``?``."""
+    rest = F.regexp_replace(text, F.lit(_WHOLE), F.lit("_"))
+    may_have = text.contains(r"\ud") | text.contains(r"\uD")
+    return F.when(may_have, rest.rlike(_HALF)).otherwise(F.lit(False))  # noqa: FBT003
 
 
 def _first(row: Column) -> Column:

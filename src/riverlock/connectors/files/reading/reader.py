@@ -48,6 +48,8 @@ _MAX_RECENT = 500
 _FIRST_GUESS_BYTES_PER_ROW = 64.0
 # Whatever the session says: a file that cannot be read is not passed over.
 _EXACTLY = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+# The last bytes of a Parquet file, in the clear and encrypted.
+_PARQUET_ENDS, _PARQUET_END_BYTES = (b"PAR1", b"PARE"), 4
 # Hadoop's checksums beside files cannot be named if there is a colon.
 _WITH_COLONS = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
@@ -236,6 +238,8 @@ class FilesReader:
         entries = self._between(start, end)
         for entry in entries:
             self._check(entry)
+            if self._source.format == "parquet":
+                self._check_end(entry)
         if not entries:
             return self._spark.createDataFrame([], self._rows.empty_schema)
         places = {e[0]: n for n, e in enumerate(entries)}
@@ -284,6 +288,19 @@ class FilesReader:
                 what=f"file {entry[0]} has changed since it was first seen",
                 hint="files must be moved in whole and never changed",
             )
+
+    def _check_end(self, entry: Entry) -> None:
+        """See that a Parquet file has an end; one of no bytes Spark passes over."""
+        with Path(entry[0]).open("rb") as file:
+            file.seek(max(0, entry[1] - _PARQUET_END_BYTES))
+            if file.read() in _PARQUET_ENDS:
+                return
+        raise SourceError(
+            self._uid,
+            what=f"file {entry[0]} is no Parquet file, or was cut: its end is missing",
+            hint="nothing of this epoch was read or written; put the whole file in its"
+            " place, or take it away, and start again",
+        )
 
     def observed(self, rows: int) -> dict[str, float]:
         """Learn how large rows are; tells what could not be read."""

@@ -2,8 +2,8 @@
 
 Spark parses only the columns that are asked for, so what is bad would depend on who
 asks; and of a line of JSON it reads the first value and forgets the rest. Here a row is
-bad or not whichever columns are used: JSON is parsed whole from its lines, and of CSV
-all columns are always read.
+bad or not whichever columns are used: JSON and CSV are parsed whole from their lines,
+and of what Spark must cut into rows itself all columns are always read.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from riverlock.connectors.parsing.csv_text import CsvText, lines_below_header
 from riverlock.connectors.parsing.json_text import BLANK, CORRUPT, JsonText
 from riverlock.connectors.parsing.narrow_numbers import misfit, narrowed, wide
 from riverlock.core.hidden_columns import SEQ
@@ -82,6 +83,8 @@ class FileRows:
                 return self._documents(reader, paths, with_position)
             case "json" if self._is_utf_8:
                 return self._lines(reader, paths, with_position)
+            case "csv" if self._is_in_lines:
+                return self._csv_lines(reader, paths, with_position)
             case _:
                 return self._by_spark(reader, paths, with_position)
 
@@ -89,6 +92,14 @@ class FileRows:
     def _is_utf_8(self) -> bool:
         named = self._options.get("encoding", self._options.get("charset", "utf-8"))
         return named.lower() in _UTF_8
+
+    @property
+    def _is_in_lines(self) -> bool:
+        """Whether each line of CSV can be parsed by itself."""
+        separator = CsvText(self._schema, self._options).separator
+        has_checked_header = self._options.get("enforceschema") == "false"
+        others = self._is_on("multiline") or has_checked_header or "\\" in separator
+        return self._is_utf_8 and not others
 
     def _is_on(self, option: str) -> bool:
         return self._options.get(option) == "true"
@@ -158,13 +169,32 @@ class FileRows:
         bad = F.coalesce(F.col(CORRUPT), cut)
         return frame.select(*narrowed(self._schema, fields), SEQ, bad.alias(CORRUPT))
 
+    def _csv_lines(
+        self,
+        reader: DataFrameReader,
+        paths: list[str],
+        with_position: Callable[[DataFrame], DataFrame],
+    ) -> DataFrame:
+        """Read CSV with a row in each line."""
+        line, row = F.col(_LINE), F.col(_ROW)
+        csv = CsvText(self._schema, self._source.options)
+        if self._is_on("header"):
+            options = self._source.options
+            lines = lines_below_header(reader, paths, _LINE, options)
+        else:
+            lines = self._load(reader.schema(f"{_LINE} string"), "text", paths)
+        parsed = lines.where(csv.is_row(line)).withColumn(_ROW, csv.parsed(line))
+        frame = with_position(parsed)
+        bad = F.when(csv.is_bad(line, row), F.make_valid_utf8(line))
+        return frame.select(*csv.columns(row), SEQ, bad.alias(CORRUPT))
+
     def _by_spark(
         self,
         reader: DataFrameReader,
         paths: list[str],
         with_position: Callable[[DataFrame], DataFrame],
     ) -> DataFrame:
-        """Read what Spark must cut into rows itself: CSV, and other encodings."""
+        """Read what Spark must cut into rows itself: records over lines, encodings."""
         schema = StructType([*self._schema, StructField(CORRUPT, StringType())])
         options = {**self._permissive(), "columnPruning": "false"}
         frame = self._load(reader.schema(schema), self._source.format, paths, **options)
