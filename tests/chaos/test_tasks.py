@@ -14,7 +14,7 @@ from tests.chaos.processes import jvm_of
 from tests.chaos.worker_flow import Options
 
 from riverlock.core import faults
-from riverlock.core.errors import EpochAbortedError
+from riverlock.core.errors import ClusterLostError
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.local import LocalStorage
 
@@ -41,8 +41,10 @@ def test_jvm_and_tasks_that_die_and_are_tried_again_count_once(tmp_path: Path) -
         code = driver.end()
         driver.wait_for_orphans()
 
-    assert code == EpochAbortedError.exit_code, driver.tail()
-    assert "EPOCH_ABORTED" in driver.tail()
+    assert code == ClusterLostError.exit_code, driver.tail()
+    assert "CLUSTER_LOST" in driver.tail()
+    # At once: it does not come back.
+    assert driver.tail().count("aborted:") <= 1, driver.tail()
 
     chosen = replace(options, worker_faults=PLAN)
     with child(chosen, faults_dir=tmp_path / "faults") as driver:

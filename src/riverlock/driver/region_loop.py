@@ -67,6 +67,7 @@ __all__ = ["Engine", "RegionDriver"]
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
 _NAP_US = 500_000
+_FAILED = (ev.PlanFailed, ev.StageFailed, ev.SinkFailed)
 
 
 class Engine(Protocol):
@@ -107,6 +108,8 @@ class RegionDriver:
     adopt: Callable[[Manifest], Manifest] = lambda manifest: manifest
     # Sees to output of an epoch for sinks as they were; returns those it is not for.
     settle: Callable[[Manifest], frozenset[str]] = lambda _: frozenset()
+    # Asked when a step has failed: why none can go well any more, if so.
+    lost: Callable[[], RiverlockError | None] = lambda: None
     _stop: threading.Event = field(default_factory=threading.Event)
     _stop_sent: bool = False
     _requests: queue.SimpleQueue[ev.RescaleRequested | ev.Asked] = field(
@@ -196,7 +199,9 @@ class RegionDriver:
                 message = "the coordinator has nothing to do and has not stopped"
                 raise AssertionError(message)
             event_or_none = self._carry_out(pending.popleft())
-            if event_or_none is not None:
+            if isinstance(event_or_none, _FAILED) and (lost := self.lost()):
+                self._end(lost)
+            elif event_or_none is not None:
                 pending.extend(coordinator.handle(event_or_none))
 
     def _tell_progress(self, *, has_ended: bool = False) -> None:

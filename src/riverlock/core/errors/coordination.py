@@ -41,25 +41,42 @@ class FencedError(CoordinationError):
 
 
 class ClusterLostError(CoordinationError):
-    """Spark has nobody to run tasks, and has had nobody for too long."""
+    """Spark has had nobody to run tasks for too long, or is itself gone."""
 
     code = "CLUSTER_LOST"
     master: str
-    epoch: int
-    seconds: int
+    epoch: int | None
+    seconds: int | None
 
-    def __init__(self, *, master: str, epoch: int, seconds: int) -> None:
-        """Name the cluster, the epoch that waits, and for how long there was nobody."""
+    def __init__(
+        self, *, master: str, epoch: int | None = None, seconds: int | None = None
+    ) -> None:
+        """Name the cluster, the epoch that waits, and for how long there was nobody.
+
+        Without these, Spark's virtual machine is gone.
+        """
+        if seconds is None:
+            message = (
+                f"could not go on: Spark's virtual machine (master {master!r}) does not"
+                " answer any more, and may have been killed"
+            )
+            hint = (
+                "epochs that were decided are untouched, and the next run completes the"
+                " last; start the flow again in a new process"
+            )
+        else:
+            message = (
+                f"could not run epoch {epoch}: the Spark application on {master} has"
+                f" had no executor for {seconds} seconds"
+            )
+            hint = (
+                "nothing of the epoch was committed and earlier ones are untouched;"
+                " start the flow again in a new Spark session, since a master that came"
+                " back without its memory does not know this one; if the cluster is"
+                " only busy, wait longer: executor_timeout="
+            )
         super().__init__(
-            f"could not run epoch {epoch}: the Spark application on {master} has had no"
-            f" executor for {seconds} seconds",
-            hint="nothing of the epoch was committed and earlier ones are untouched;"
-            " start the flow again in a new Spark session, since a master that came"
-            " back without its memory does not know this one; if the cluster is only"
-            " busy, wait longer: executor_timeout=",
-            master=master,
-            epoch=epoch,
-            seconds=seconds,
+            message, hint=hint, master=master, epoch=epoch, seconds=seconds
         )
 
 

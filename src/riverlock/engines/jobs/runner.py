@@ -47,6 +47,7 @@ from riverlock.snapshot.format.stored_parameters import check_change, renamed
 from riverlock.snapshot.retention.policy import Retention
 from riverlock.snapshot.starts import announced, withdraw
 from riverlock.spark.session import job_conf, local_session
+from riverlock.spark.virtual_machine import loss, while_it_answers
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def start(flow: Flow, store: str, **options: Unpack[RunKeywords]) -> Handle:
     return Handle(_Run(flow, store, chosen(options)))
 
 
+@while_it_answers()
 def check(
     flow: Flow, *, store: str | None = None, **options: Unpack[RunKeywords]
 ) -> CompiledFlow:
@@ -176,7 +178,7 @@ class _Run:
         return self._catalog.pin(name, epoch=newest.epoch, now_us=now_us)
 
     def __enter__(self) -> _Run:
-        with ExitStack() as stack:
+        with while_it_answers(), ExitStack() as stack:
             self._driver = self._open(stack)
             self._stack = stack.pop_all()
         return self
@@ -233,6 +235,7 @@ class _Run:
             max_epochs=options.max_epochs,
             adopt=adoption,
             settle=arrears,
+            lost=loss,
             autoscale=self._autoscale(engine.parallelism),
             openings=openings,
         )
