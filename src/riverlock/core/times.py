@@ -46,30 +46,25 @@ START_US, END_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 _FIRST_ORDINAL = date(1970, 1, 1).toordinal()
 _DAY_US = 86_400_000_000
+# What people write, in microseconds.
 _UNITS = {
-    "microsecond": 1,
-    "millisecond": 1_000,
-    "second": 1_000_000,
-    "minute": 60_000_000,
-    "hour": 3_600_000_000,
-    "day": 86_400_000_000,
-    "week": 604_800_000_000,
-}
-_SHORT = {
-    "us": "microsecond",
-    "ms": "millisecond",
-    "s": "second",
-    "m": "minute",
-    "min": "minute",
-    "h": "hour",
-    "d": "day",
-    "w": "week",
+    name: size
+    for names, size in (
+        ("us usec usecs microsecond microseconds", 1),
+        ("ms msec msecs millisecond milliseconds", 1_000),
+        ("s sec secs second seconds", 1_000_000),
+        ("m min mins minute minutes", 60_000_000),
+        ("h hr hrs hour hours", 3_600_000_000),
+        ("d day days", _DAY_US),
+        ("w wk wks week weeks", 7 * _DAY_US),
+    )
+    for name in names.split()
 }
 _PART = re.compile(r"\s*(?:interval\s+)?(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 
 
 def duration_us(value: str | timedelta) -> int:
-    """Return the microseconds of ``"1 hour 30 minutes"``, ``"10s"`` or a timedelta.
+    """Return the microseconds of ``"1 hour 30 minutes"``, ``"5 mins"`` or a timedelta.
 
     >>> duration_us("1 hour 30 minutes")
     5400000000
@@ -94,7 +89,6 @@ def _parse(text: str) -> int:
         if not match:
             raise _bad(text)
         unit = match[2].lower()
-        unit = _SHORT.get(unit, unit.removesuffix("s"))
         if unit not in _UNITS:
             raise _bad(text)
         total += float(match[1]) * _UNITS[unit]

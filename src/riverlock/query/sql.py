@@ -115,6 +115,15 @@ def _connected(
             connection.register(given, rows)
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(view.schema)}")
             connection.execute(f"CREATE VIEW {_full(view)} AS FROM {given}")
+        for view in views:
+            if view.schema != MAIN:
+                # People quote "op.var" as a whole; a view of that name comes first.
+                whole = SqlView(
+                    schema=MAIN, name=f"{view.schema}.{view.name}", rows=view.rows
+                )
+                connection.execute(
+                    f"CREATE VIEW IF NOT EXISTS {_full(whole)} AS FROM {_full(view)}"
+                )
         # From here on no files, network, extensions or names of Python; no way back.
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")

@@ -28,6 +28,16 @@ _MAX = datetime.max.replace(tzinfo=UTC)
         ("1 week", 604_800_000_000),
         (timedelta(seconds=1, microseconds=1), 1_000_001),
         ("0s", 0),
+        ("1 sec", 1_000_000),
+        ("30 secs", 30_000_000),
+        ("5 mins", 300_000_000),
+        ("1 hr", 3_600_000_000),
+        ("2 hrs 5 min", 7_500_000_000),
+        ("1 day", 86_400_000_000),
+        ("3 wks", 1_814_400_000_000),
+        ("10 msecs", 10_000),
+        ("10 msec", 10_000),
+        ("7 usec", 7),
     ],
 )
 def test_duration_us_reads_text_and_timedeltas(
@@ -37,7 +47,20 @@ def test_duration_us_reads_text_and_timedeltas(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ten seconds", "-5 s", "5 fortnights", "5", "s", 60, None]
+    "text",
+    [
+        "",
+        "ten seconds",
+        "-5 s",
+        "5 fortnights",
+        "5 seconde",
+        "5 ss",
+        "1 month",
+        "5",
+        "s",
+        60,
+        None,
+    ],
 )
 def test_duration_us_refuses_other_text(text: Any) -> None:
     with pytest.raises(InvalidConfigError) as caught:

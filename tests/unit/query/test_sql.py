@@ -65,6 +65,13 @@ def test_operators_variables_and_timers_can_be_joined(store: Store) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["velocity.seen", '"velocity.seen"'])
+def test_a_variable_may_be_quoted_with_its_operator(store: Store, name: str) -> None:
+    query = f"SELECT sum(value) AS n FROM {name}"
+
+    assert store.sql(query, at="v1").to_pylist() == [{"n": 3}]
+
+
 def test_a_view_can_be_read_twice_in_a_query(store: Store) -> None:
     query = "SELECT count(*) n FROM velocity a, velocity b"
 
