@@ -9,6 +9,7 @@ from riverlock.connectors.base.sink import is_sink
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import duration_us
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
+from riverlock.flow.conditions import is_function
 from riverlock.flow.dstream import KeyedWindowOperations, WindowOperations
 from riverlock.flow.joinable import Joinable
 from riverlock.flow.other_streams import Helpful
@@ -49,6 +50,8 @@ from riverlock.program.windows import TIMED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import timedelta
+
+    from pyspark.sql import Column
 
     from riverlock.connectors.base.sink import Sink
     from riverlock.flow.flow import Flow
@@ -219,13 +222,15 @@ class Stream(StaticJoinable, Windowable, WindowOperations, Helpful):
 
     def filter(
         self,
-        function: Callable[[Any], Any],
+        condition: str | Column | Callable[[Any], Any],
         *,
         uid: str | None = None,
         on_error: Sink | None = None,
     ) -> Stream:
-        """Keep the records for which a Python function is true."""
-        return self._row_wise("filter", function, None, uid, on_error)
+        """Keep the records for which a SQL condition, or a Python function, holds."""
+        if is_function(condition, uid=uid, on_error=on_error):
+            return self._row_wise("filter", condition, None, uid, on_error)
+        return self.where(condition)
 
     def union(self, *others: Stream) -> Stream:
         """Join streams that have the same columns into one."""
