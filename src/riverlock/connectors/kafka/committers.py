@@ -204,6 +204,8 @@ class KafkaCommitter:
                 check_kept(owner, _commit(found), place=place, name=topic)
             elif not theirs.matches(owner.claim):
                 raise fenced(owner, theirs)
+            else:
+                self._check_not_older(found)
         except RiverlockError:
             producer.drop()
             raise
@@ -211,6 +213,19 @@ class KafkaCommitter:
         producer.send(self.sink.topic, (), self.sink.markers, claim)
         self._remember(cluster.id())
         self._producer, self._marker = producer, claim
+
+    def _check_not_older(self, found: Marker) -> None:
+        """Refuse a marker that this run has since replaced: rows went with it."""
+        known, there = _commit(self._marker), _commit(found)
+        if known is None or (there is not None and there.epoch >= known.epoch):
+            return
+        had = "no epoch" if there is None else f"epoch {there.epoch}"
+        raise self._rejected(
+            None,
+            f"topic {self.sink.topic!r} was put back while the run wrote to it: it had"
+            f" epoch {known.epoch}, and now has {had}; put it back to what it was, or"
+            f" restore the store to {had} with `riverlock restore`",
+        )
 
     def _check_new(self, cluster: str) -> None:
         """Refuse to go on if there must have been a marker: epochs could come twice."""
