@@ -3,7 +3,8 @@
 from riverlock.core.clock import ManualClock
 from riverlock.testing.harness import Harness, harness
 from riverlock.testing.local import LocalRun, run_local
-from riverlock.testing.sink_conformance import SinkConformance, SinkRun
+from riverlock.testing.sink_conformance import SinkConformance
+from riverlock.testing.sink_run import SinkRun
 from riverlock.testing.source_conformance import SourceConformance, SourceRun
 
 __all__ = [
