@@ -47,7 +47,7 @@ kafka: $(STAMP)
 test: $(STAMP) kafka ## Run all tests but the slow ones (PYTEST_ARGS=... adds options)
 	@SPARK_SUBMIT_OPTS="$$($(BIN)/python tools/java_archive.py $(VENV)/spark.jsa)" \
 	  $(BIN)/python -m pytest -m "not slow" \
-	  -n 2 --dist loadfile --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
+	  -n 3 --dist loadfile --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
 
 check: $(STAMP) ## Check format, lint, types, import contracts and sizes
 	$(BIN)/ruff format --check .
