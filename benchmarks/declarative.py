@@ -15,7 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks import streaming
-from benchmarks.common import Epoch, Window, contest, epochs_of
+from benchmarks.common import Epoch, Window, epochs_of
+from benchmarks.contest import contest
 from benchmarks.keyed_state import numbers, structured
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def riverlock(chosen: argparse.Namespace, window: Window) -> list[Epoch]:
     import riverlock as rl
 
     flow = rl.Flow("bench")
-    stream = flow.read(numbers(chosen.keys))
+    stream = flow.read(numbers(chosen.keys), uid="in")
     stream.key_by("k").agg(n="count(*)", total="sum(amount)", uid="totals")
     return epochs_of(flow, window, epoch_target="1 second")
 

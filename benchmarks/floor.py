@@ -13,7 +13,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import streaming
-from benchmarks.common import Epoch, Window, contest, epochs_of
+from benchmarks.common import Epoch, Window, epochs_of
+from benchmarks.contest import contest
 from benchmarks.keyed_state import KEY, running
 
 if TYPE_CHECKING:

@@ -20,9 +20,13 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from benchmarks.common import in_child, median, save, show
+from benchmarks import harness
+from benchmarks.common import median, save, show
 from benchmarks.keyed_state import filling, numbers, running
 from benchmarks.processes import descendants
+
+# What a run may take at most: a slow machine, and a store of ten million keys.
+STARTING, FILLED_PER_SECOND, SECONDS_PER_EPOCH = 60.0, 30_000, 1.0
 
 
 def with_timers(keys: int, rows: int) -> Any:
@@ -101,16 +105,34 @@ def _own(process: Path) -> float:
     return int(sizes["Anonymous"].split()[0]) / 1024
 
 
-def by_size(what: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    medians, means = {}, {}
-    for stored in chosen.sizes:
-        steady = in_child(
-            "benchmarks.growth",
-            *(what, "--only", str(stored), "--touched", str(chosen.touched)),
-            *("--epochs", str(chosen.epochs)),
+def contenders(what: str, chosen: argparse.Namespace) -> list[harness.Contender]:
+    """Return a run for each size, or the long one."""
+    if what == "epochs":
+        arguments = (what, "--only", "1", "--long", str(chosen.long))
+        seconds = STARTING + SECONDS_PER_EPOCH * chosen.long
+        return [harness.Contender("epochs", arguments, seconds)]
+    options = ("--touched", str(chosen.touched), "--epochs", str(chosen.epochs))
+    return [
+        harness.Contender(
+            f"{stored:,} {what}",
+            (what, "--only", str(stored), *options),
+            STARTING + stored / FILLED_PER_SECOND + SECONDS_PER_EPOCH * chosen.epochs,
         )
-        medians[stored], means[stored] = median(steady), mean(steady)
-    least = chosen.sizes[0]
+        for stored in chosen.sizes
+    ]
+
+
+def by_size(
+    what: str, chosen: argparse.Namespace, found: dict[str, Any]
+) -> dict[str, Any]:
+    steady = {
+        stored: found[f"{stored:,} {what}"][0]
+        for stored in chosen.sizes
+        if f"{stored:,} {what}" in found
+    }
+    medians = {stored: median(seconds) for stored, seconds in steady.items()}
+    means = {stored: mean(seconds) for stored, seconds in steady.items()}
+    least = min(medians)
     show(
         f"an epoch that touches {chosen.touched:,} keys",
         [f"{what} stored", "median s", "ratio", "mean s", "ratio"],
@@ -123,13 +145,13 @@ def by_size(what: str, chosen: argparse.Namespace) -> dict[str, Any]:
             for k, s in medians.items()
         ],
     )
-    ratio = medians[chosen.sizes[-1]] / medians[least]
-    return {"seconds": medians, "means": means, "ratio": ratio}
+    result: dict[str, Any] = {"seconds": medians, "means": means}
+    if len(medians) == len(chosen.sizes):
+        result["ratio"] = medians[max(medians)] / medians[least]
+    return result
 
 
-def by_epochs(chosen: argparse.Namespace) -> dict[str, Any]:
-    long = str(chosen.long)
-    found = in_child("benchmarks.growth", "epochs", "--only", "1", "--long", long)
+def by_epochs(chosen: argparse.Namespace, found: list[list[float]]) -> dict[str, Any]:
     tenth = len(found) // 10
     names = ("seconds", "driver", "java", "workers")
     parts = {
@@ -139,13 +161,21 @@ def by_epochs(chosen: argparse.Namespace) -> dict[str, Any]:
         for start in range(tenth, len(found) - tenth + 1, tenth)
     }
     show(
-        f"epochs of 1,000 records, all {long} retained",
+        f"epochs of 1,000 records, all {chosen.long} retained",
         ["epochs", "median s", "driver MiB", "Java MiB", "workers MiB"],
         [[n, f"{v[0]:.3f}", *(f"{m:.0f}" for m in v[1:])] for n, v in parts.items()],
     )
     first, *_, last = parts.values()
     ratios = {n: b / a for n, a, b in zip(names, first, last, strict=True)}
     return {"parts": parts, "ratios": ratios}
+
+
+def measured(chosen: argparse.Namespace) -> list[Any]:
+    """Return what a contender finds."""
+    (what,) = chosen.what
+    if what == "epochs":
+        return long_run(chosen.long)
+    return epoch_seconds(what, chosen.only, chosen.touched, chosen.epochs)[4:]
 
 
 def main() -> None:
@@ -159,18 +189,26 @@ def main() -> None:
         "--long", type=int, default=2_000, help="epochs of the long run"
     )
     parser.add_argument("--only", type=int, help=argparse.SUPPRESS)
+    harness.add_options(parser)
     chosen = parser.parse_args()
-    if chosen.only and chosen.what == ["epochs"]:
-        print(json.dumps(long_run(chosen.long)))
-        return
     if chosen.only:
-        (what,) = chosen.what
-        found = epoch_seconds(what, chosen.only, chosen.touched, chosen.epochs)
-        print(json.dumps(found[4:]))
+        print(json.dumps(measured(chosen)))
         return
+    runs = [each for what in chosen.what for each in contenders(what, chosen)]
+    found = harness.measure("benchmarks.growth", runs, _line, chosen)
     for what in chosen.what:
-        result = by_epochs(chosen) if what == "epochs" else by_size(what, chosen)
+        if what == "epochs" and what in found:
+            result = by_epochs(chosen, *found[what])
+        elif any(name.endswith(f" {what}") for name in found):
+            result = by_size(what, chosen, found)
+        else:
+            continue  # its line says why
         save(f"growth_{what}", {**result, **vars(chosen)})
+
+
+def _line(result: list[Any]) -> str:
+    seconds = [each[0] if isinstance(each, list) else each for each in result]
+    return f"{median(seconds):.3f} s per epoch, mean {mean(seconds):.3f} s"
 
 
 if __name__ == "__main__":

@@ -17,17 +17,22 @@ broker.
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks import harness
 from benchmarks.common import save, show
 from riverlock.connectors.kafka.ranges import SETTINGS
 
 TOPIC = "numbers"
 EPOCHS = 4  # of a round through the topic
+# What a contender may take at most.
+BESIDE_SECONDS, LEAST_RATE = 60.0, 50_000
 
 
 def fill(servers: str, rows: int, partitions: int, size: int) -> None:
@@ -124,7 +129,7 @@ def _round(servers: str, rows: int, cores: int) -> list[float]:
     with tempfile.TemporaryDirectory() as place:
         flow.run(
             place,
-            spark=rl.session("kafka-read", master=f"local[{cores}]"),
+            spark=rl.spark_session("kafka-read", master=f"local[{cores}]"),
             available_now=True,
             epoch_target=None,
             max_rows_per_epoch=rows // EPOCHS,
@@ -133,8 +138,26 @@ def _round(servers: str, rows: int, cores: int) -> list[float]:
     return ends[:EPOCHS]
 
 
+PEERS = {"bare consumers": {}, "with our settings": SETTINGS}
+
+
+FILL = "filling the topic"
+
+
+def rate(chosen: argparse.Namespace) -> float:
+    """Return records per second of one contender, or of what comes before all."""
+    servers, rows, cores = chosen.servers, chosen.rows, chosen.cores
+    if chosen.only == FILL:
+        began = time.perf_counter()
+        fill(servers, rows, chosen.partitions, chosen.size)
+        return float(rows / (time.perf_counter() - began))
+    if chosen.only in PEERS:
+        return bare(servers, rows, chosen.partitions, cores, PEERS[chosen.only])
+    return ours(servers, rows, cores, chosen.warm_up)
+
+
 def main() -> None:
-    """Measure both, and print the ratio."""
+    """Measure all, and print the ratios."""
     from tools.kafka_server import running
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -143,30 +166,37 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--warm-up", type=float, default=40, help="seconds, of ours")
+    parser.add_argument("--servers", help=argparse.SUPPRESS)
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    harness.add_options(parser, PEERS)
     chosen = parser.parse_args()
+    if chosen.only:
+        print(json.dumps(rate(chosen)))
+        return
+    # Rounds through the topic until the warm-up is over, and one that is measured.
+    most = BESIDE_SECONDS + chosen.warm_up + 2 * chosen.rows / LEAST_RATE
     with tempfile.TemporaryDirectory() as place, running(Path(place)) as kafka:
-        fill(kafka.servers, chosen.rows, chosen.partitions, chosen.size)
-        sizes = chosen.rows, chosen.partitions, chosen.cores
-        plain = bare(kafka.servers, *sizes, {})
-        tuned = bare(kafka.servers, *sizes, SETTINGS)
-        mine = ours(kafka.servers, chosen.rows, chosen.cores, chosen.warm_up)
-    result = {
-        "bare": plain,
-        "bare, our settings": tuned,
-        "riverlock": mine,
-        "ratio": mine / plain,
-        "ratio, our settings": mine / tuned,
-    }
+        given = [*sys.argv[1:], "--servers", kafka.servers, "--only"]
+        contenders = [harness.Contender(FILL, [*given, FILL], most)]
+        contenders += [
+            harness.Contender(name, [*given, name], most, peer=name) for name in PEERS
+        ]
+        contenders.append(harness.Contender("riverlock", [*given, "riverlock"], most))
+        found = harness.measure(
+            "benchmarks.kafka_read", contenders, "{:,.0f} records/s".format, chosen
+        )
+    rates = {name: result for name, (result,) in found.items() if name != FILL}
+    mine = rates.get("riverlock")
+    ratios = {n: mine / each for n, each in rates.items() if n in PEERS and mine}
     show(
         f"Kafka, {chosen.rows:,} records of {chosen.size} bytes",
         ["", "records/s", "ours is"],
         [
-            ["bare consumers", f"{plain:,.0f}", f"{mine / plain:.2f} x"],
-            ["with our settings", f"{tuned:,.0f}", f"{mine / tuned:.2f} x"],
-            ["riverlock", f"{mine:,.0f}", ""],
+            [name, f"{each:,.0f}", f"{ratios[name]:.2f} x" if name in ratios else ""]
+            for name, each in rates.items()
         ],
     )
-    save("kafka_read", result)
+    save("kafka_read", {"records_per_second": rates, "ratios": ratios})
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import flink_flow, streaming
-from benchmarks.common import Epoch, Window, contest, epochs_of
+from benchmarks.common import Epoch, Window, epochs_of
+from benchmarks.contest import contest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,7 @@ def running(keys: int, source: Any = None, process: Any = None) -> Any:
         on_event = Plain.on_event
 
     flow = rl.Flow("bench")
-    stream = flow.read(numbers(keys) if source is None else source)
+    stream = flow.read(numbers(keys) if source is None else source, uid="in")
     stream.key_by("k").process(process or Running(), uid="running")
     return flow
 

@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.common import in_child, save, show
+from benchmarks import harness
+from benchmarks.common import save, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 SCHEMA = "k bigint, amount double, created bigint"
 KEYS = 10_000
 TICK = 0.1
-STARTING, PATIENCE = 300.0, 10.0
+STARTING, PATIENCE, STOPPING = 120.0, 10.0, 30.0
 
 
 def feed(folder: Path, pace: int) -> None:
@@ -139,7 +140,7 @@ def riverlock(folder: Path, clock: Clock) -> None:
     out = rl.sinks.memory()
     flow = rl.Flow("latency")
     source = rl.sources.files(str(folder), format="parquet", schema=SCHEMA)
-    stream = flow.read(source).key_by("k").process(Running(), uid="running")
+    stream = flow.read(source, uid="in").key_by("k").process(Running(), uid="running")
     stream.write(out, uid="out")
 
     def see(status: Any) -> None:
@@ -200,7 +201,8 @@ def structured(folder: Path, clock: Clock) -> None:
         query.stop()
 
 
-ENGINES = {"riverlock": riverlock, "transformWithState": structured}
+PEERS = {"transformWithState": structured}
+ENGINES = {"riverlock": riverlock, **PEERS}
 
 
 def main() -> None:
@@ -212,6 +214,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20, help="measured")
     parser.add_argument("--only", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--feed", type=Path, help=argparse.SUPPRESS)
+    harness.add_options(parser, PEERS)
     chosen = parser.parse_args()
     if chosen.feed:
         feed(chosen.feed, chosen.paces[0])
@@ -220,22 +223,28 @@ def main() -> None:
         print(json.dumps(measured(chosen)))
         return
     given = ["--warm-up", str(chosen.warm_up), "--seconds", str(chosen.seconds)]
-    found = {
-        f"{name}, {pace:,}/s": in_child(
-            "benchmarks.latency", "--only", name, "--paces", str(pace), *given
+    most = STARTING + chosen.warm_up + chosen.seconds + PATIENCE + STOPPING
+    contenders = [
+        harness.Contender(
+            f"{name}, {pace:,}/s",
+            ("--only", name, "--paces", str(pace), *given),
+            most,
+            peer=name if name in PEERS else None,
         )
         for pace in chosen.paces
         for name in ENGINES
-    }
+    ]
+    found = harness.measure("benchmarks.latency", contenders, _line, chosen)
+    shown = {name: result for name, (result,) in found.items()}
     show(
         "seconds from an event to its committed row",
         ["", "p50", "p99", "came"],
         [
             [name, _shown(each["p50"]), _shown(each["p99"]), f"{each['came']:.0%}"]
-            for name, each in found.items()
+            for name, each in shown.items()
         ],
     )
-    save("latency", {"engines": found, **vars(chosen)})
+    save("latency", {"engines": shown, **vars(chosen)})
 
 
 def measured(chosen: argparse.Namespace) -> dict[str, Any]:
@@ -245,6 +254,11 @@ def measured(chosen: argparse.Namespace) -> dict[str, Any]:
         clock = Clock(chosen.warm_up, chosen.seconds, pace)
         ENGINES[chosen.only](Path(place), clock)
     return clock.result()
+
+
+def _line(result: dict[str, Any]) -> str:
+    p50, p99 = _shown(result["p50"]), _shown(result["p99"])
+    return f"p50 {p50}, p99 {p99}, {result['came']:.0%} came"
 
 
 def _shown(seconds: float | None) -> str:

@@ -1,6 +1,6 @@
 """How much of a cold snapshot the look-up of one key reads.
 
-    python -m benchmarks.lookup [KEYS] [FILES]
+    python -m benchmarks.lookup [--keys 10000000] [--files 2]
 
 Makes a store with so many keys (ten million) in so many files (two), and three epochs
 of changes on top, looks up some keys, and prints the share of the bytes.
@@ -8,6 +8,8 @@ of changes on top, looks up some keys, and prints the share of the bytes.
 
 from __future__ import annotations
 
+import argparse
+import json
 import random
 import sys
 import tempfile
@@ -18,6 +20,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import harness
+from benchmarks.common import save
 from riverlock.core.types import schema_of
 from riverlock.query.opened_store import Store
 from riverlock.snapshot.catalog import Catalog
@@ -41,6 +45,8 @@ VARIABLES = {
 }
 NOTED = VARIABLES | {"note": Variable(kind="value", type="string")}
 GROUPS, LOOKUPS = 128, 50
+# On a slow machine; what bounds the time of a run.
+MADE_PER_SECOND = 50_000
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,8 @@ def make(root: Path, keys: int, files: int, *, note: int = 0) -> Catalog:
     return catalog
 
 
-def main(keys: int, files: int) -> None:
+def look_up(keys: int, files: int) -> dict[str, float]:
+    """Return the bytes of a store, the most that a look-up reads, and its seconds."""
     chosen = [random.Random(3).randrange(keys) * 7919 for _ in range(LOOKUPS)]
     expected = [key_group((k,), schema_of(KEYS), GROUPS) for k in chosen]
     assert groups_of(np.array(chosen)).tolist() == expected
@@ -194,12 +201,33 @@ def main(keys: int, files: int) -> None:
             assert len(relation.get(key)) == 1
             worst = max(worst, sum(storage.read))
         spent = (time.process_time() - begun) / LOOKUPS
-    print(f"{keys:,} keys, {whole:,} bytes; a look-up reads at most {worst:,} bytes")
-    print(
-        f"{worst / whole:.2%} of the snapshot, {spent * 1e3:.1f} ms of processor time"
+    return {"bytes": whole, "read": worst, "seconds": spent}
+
+
+def _line(result: dict[str, float]) -> str:
+    whole, worst = result["bytes"], result["read"]
+    return (
+        f"a look-up reads at most {worst:,} of {whole:,} bytes, {worst / whole:.2%},"
+        f" and takes {result['seconds'] * 1e3:.1f} ms of processor time"
     )
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keys", type=int, default=10_000_000)
+    parser.add_argument("--files", type=int, default=2)
+    parser.add_argument("--only", action="store_true", help=argparse.SUPPRESS)
+    harness.add_options(parser)
+    chosen = parser.parse_args()
+    if chosen.only:
+        print(json.dumps(look_up(chosen.keys, chosen.files)))
+        return
+    seconds = 60 + chosen.keys / MADE_PER_SECOND
+    name, arguments = f"{chosen.keys:,} keys", [*sys.argv[1:], "--only"]
+    contender = harness.Contender(name, arguments, seconds)
+    found = harness.measure("benchmarks.lookup", [contender], _line, chosen)
+    save("lookup", found)
+
+
 if __name__ == "__main__":
-    numbers = [int(word) for word in sys.argv[1:]]
-    main(*(numbers + [10_000_000, 2][len(numbers) :]))
+    main()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from examples.nexmark.events import Events
 from examples.nexmark.queries import QUERIES, Market
 
-from benchmarks import nexmark_structured, streaming
-from benchmarks.common import Epoch, Window, epochs_of, in_child, median, save, show
+from benchmarks import harness, nexmark_structured, streaming
+from benchmarks.common import Epoch, Window, epochs_of, median, save, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,21 +54,35 @@ CONTENDERS: dict[str, Callable[[str, int, Window], list[Epoch]]] = {
 }
 
 
+PEER = "Structured Streaming"
+# Beside warm-up and measuring: to start, to let the last epoch end, and to stop.
+BESIDE_SECONDS = 60.0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--queries", nargs="+", choices=QUERIES, default=list(QUERIES))
     parser.add_argument("--events", type=int, default=200_000, help="per epoch")
-    parser.add_argument("--peers", choices=("all", "none"), default="all")
     parser.add_argument("--warm-up", type=float, default=30, help="seconds")
     parser.add_argument("--seconds", type=float, default=10, help="measured")
     parser.add_argument("--only", choices=CONTENDERS, help=argparse.SUPPRESS)
+    harness.add_options(parser, [PEER])
     chosen = parser.parse_args()
     if chosen.only:
         window = Window(chosen.warm_up, chosen.seconds)
         epochs = CONTENDERS[chosen.only](chosen.queries[0], chosen.events, window)
         print(json.dumps([e.rate for e in epochs]))
         return
-    rates = {query: _rates(query, chosen) for query in chosen.queries}
+    runs = [each for query in chosen.queries for each in contenders(query, chosen)]
+    found = harness.measure("benchmarks.nexmark", runs, _line, chosen)
+    rates = {
+        query: {
+            name: median(found[f"{query}, {name}"][0])
+            for name in CONTENDERS
+            if f"{query}, {name}" in found
+        }
+        for query in chosen.queries
+    }
     show(
         f"Nexmark, {chosen.events:,} events an epoch: events/s",
         ["query", *CONTENDERS, "riverlock is"],
@@ -77,23 +91,29 @@ def main() -> None:
     save("nexmark", {"records_per_second": rates, **vars(chosen)})
 
 
-def _rates(query: str, chosen: argparse.Namespace) -> dict[str, float]:
-    """Let the contenders run one after the other."""
-    peers = [] if chosen.peers == "none" else ["Structured Streaming"]
+def contenders(query: str, chosen: argparse.Namespace) -> list[harness.Contender]:
+    """Return who runs a query: ours, and the peer where it has it."""
     options = ["--queries", query, "--events", str(chosen.events)]
     options += ["--warm-up", str(chosen.warm_up), "--seconds", str(chosen.seconds)]
-    return {
-        name: median(in_child("benchmarks.nexmark", *options, "--only", name))
-        for name in ("riverlock", *peers)
-        if name == "riverlock" or query in nexmark_structured.QUERIES
-    }
+    most = 2 * (chosen.warm_up + chosen.seconds) + BESIDE_SECONDS
+    return [
+        harness.Contender(
+            *(f"{query}, {name}", [*options, "--only", name], most),
+            peer=PEER if name == PEER else None,
+        )
+        for name in CONTENDERS
+        if name != PEER or query in nexmark_structured.QUERIES
+    ]
+
+
+def _line(rates: list[float]) -> str:
+    return f"{median(rates):,.0f} events/s"
 
 
 def _cells(rates: dict[str, float]) -> list[str]:
-    mine, theirs = rates["riverlock"], rates.get("Structured Streaming")
-    if theirs is None:
-        return [f"{mine:,.0f}", "", ""]
-    return [f"{mine:,.0f}", f"{theirs:,.0f}", f"{mine / theirs:.2f} x"]
+    mine, theirs = rates.get("riverlock"), rates.get(PEER)
+    shown = ["" if rate is None else f"{rate:,.0f}" for rate in (mine, theirs)]
+    return [*shown, f"{mine / theirs:.2f} x" if mine and theirs else ""]
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.common import in_child, median, save, show
+from benchmarks import harness
+from benchmarks.common import median, save, show
 from benchmarks.keyed_state import filling
 from benchmarks.processes import kill_with_descendants
 
@@ -40,6 +41,18 @@ FILLED_PER_EPOCH = 1_000_000
 STEADY = 8
 SCRATCH_KEYS = 100_000
 READY = "ready"
+PEER = "pandas"
+COLD = "cold, in readings by pandas"
+COLUMNS = {
+    "epoch": "an epoch",
+    "warm": "warm",
+    "moved": "moved",
+    "cold": "cold",
+    PEER: "pandas reads",
+    "process": "with start of the process",
+}
+# What a number of keys may take at most: seven starts, and to fill the store.
+STARTS_SECONDS, KEPT_PER_SECOND = 420.0, 20_000
 
 
 class Commit(NamedTuple):
@@ -138,6 +151,13 @@ def read_with_pandas(store: str) -> float:
     return time.monotonic() - began
 
 
+def pandas_seconds(store: str) -> float:
+    """Return how long a new process takes, in which nothing is cached."""
+    command = [sys.executable, "-m", "benchmarks.recovery", "--pandas", store]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    return float(done.stdout)
+
+
 class Relay:
     """Drivers of one store, of which each takes over from the one before."""
 
@@ -206,15 +226,24 @@ class Relay:
         return -1 if newest is None else int(newest.epoch)
 
 
+class Seconds(dict[str, float]):
+    """What was measured; tells of each at once, beside the result."""
+
+    def __setitem__(self, name: str, seconds: float) -> None:
+        super().__setitem__(name, seconds)
+        print(f"  {COLUMNS[name]}: {seconds:.2f} s", file=sys.stderr, flush=True)
+
+
 def measure(keys: int, chosen: argparse.Namespace) -> dict[str, float]:
     """Return seconds of every kind of recovery."""
-    found: dict[str, float] = {}
+    found = Seconds()
     cores = chosen.parallelism
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder, "store"))
 
         def lose_copies() -> None:
-            found["pandas"] = in_child("benchmarks.recovery", "--pandas", store)
+            if harness.is_wanted(chosen, PEER):
+                found[PEER] = pandas_seconds(store)
             shutil.rmtree(Path(store, ".working"))
 
         relay = Relay(store, keys, chosen)
@@ -232,16 +261,6 @@ def measure(keys: int, chosen: argparse.Namespace) -> dict[str, float]:
     return found
 
 
-COLUMNS = {
-    "epoch": "an epoch",
-    "warm": "warm",
-    "moved": "moved",
-    "cold": "cold",
-    "pandas": "pandas reads",
-    "process": "with start of the process",
-}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keys", type=int, nargs="+", default=[100_000, 10_000_000])
@@ -253,6 +272,8 @@ def main() -> None:
     parser.add_argument("--drive", help=argparse.SUPPRESS)
     parser.add_argument("--waits", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--pandas", help=argparse.SUPPRESS)
+    parser.add_argument("--only", type=int, help=argparse.SUPPRESS)
+    harness.add_options(parser, [PEER])
     chosen = parser.parse_args()
     if chosen.drive:
         drive(chosen)
@@ -260,25 +281,48 @@ def main() -> None:
     if chosen.pandas:
         print(json.dumps(read_with_pandas(chosen.pandas)), flush=True)
         return
-    found = {keys: measure(keys, chosen) for keys in chosen.keys}
+    if chosen.only:
+        print(json.dumps(measure(chosen.only, chosen)))
+        return
+    contenders = [
+        harness.Contender(
+            f"{keys:,} keys",
+            [*sys.argv[1:], "--only", str(keys)],
+            STARTS_SECONDS + keys / KEPT_PER_SECOND,
+        )
+        for keys in chosen.keys
+    ]
+    measured = harness.measure("benchmarks.recovery", contenders, _line, chosen)
+    names = {f"{keys:,} keys": keys for keys in chosen.keys}
+    compare({names[name]: found for name, (found,) in measured.items()}, chosen)
+
+
+def _line(seconds: dict[str, float]) -> str:
+    return f"warm {seconds['warm']:.2f} s, cold {seconds['cold']:.2f} s"
+
+
+def compare(found: dict[int, dict[str, float]], chosen: argparse.Namespace) -> None:
+    """Show and keep what was measured."""
+    has_peer = harness.is_wanted(chosen, PEER)
+    columns = {n: text for n, text in COLUMNS.items() if n != PEER or has_peer}
     show(
         f"seconds until the first new epoch, of {chosen.rows:,} records",
-        ["keys", *COLUMNS.values()],
+        ["keys", *columns.values()],
         [
-            [f"{keys:,}", *(f"{seconds[name]:.2f}" for name in COLUMNS)]
+            [f"{keys:,}", *(f"{seconds[name]:.2f}" for name in columns)]
             for keys, seconds in found.items()
         ],
     )
     ratios = {
         keys: {
-            "epochs until warm": seconds["warm"] / seconds["epoch"],
-            "cold against pandas": seconds["cold"] / seconds["pandas"],
+            "warm, in epochs": seconds["warm"] / seconds["epoch"],
+            **({COLD: seconds["cold"] / seconds[PEER]} if has_peer else {}),
         }
         for keys, seconds in found.items()
     }
     show(
         "ratios",
-        ["keys", "warm, in epochs", "cold, in readings by pandas"],
+        ["keys", "warm, in epochs", *([COLD] if has_peer else [])],
         [
             [f"{keys:,}", *(f"{ratio:.2f}" for ratio in each.values())]
             for keys, each in ratios.items()

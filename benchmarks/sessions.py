@@ -12,7 +12,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import streaming
-from benchmarks.common import Epoch, Window, contest, epochs_of
+from benchmarks.common import Epoch, Window, epochs_of
+from benchmarks.contest import contest
 from benchmarks.keyed_state import KEY
 from benchmarks.windows import AT, nothing
 
@@ -29,7 +30,7 @@ def riverlock(chosen: argparse.Namespace, window: Window) -> list[Epoch]:
 
     columns = {"k": KEY.format(n="id", keys=chosen.keys), "at": AT.format(n="id")}
     flow = rl.Flow("bench")
-    stream = flow.read(rl.sources.generator(columns, rows=10**12))
+    stream = flow.read(rl.sources.generator(columns, rows=10**12), uid="in")
     keyed = stream.event_time("at", delay=DELAY).key_by("k")
     counts = keyed.window(rl.sessions(GAP)).count(uid="sessions")
     counts.write(rl.sinks.for_each_epoch(nothing), uid="out")

@@ -3,16 +3,17 @@
     python -m benchmarks.snapshot [--keys 100000] [--rows 400000]
 
 Without them nothing could be recovered, so that this is no option of Riverlock: the
-workers of this benchmark are made not to write (``benchmarks.unwritten``).
+workers of this benchmark are made not to write (``benchmarks.unwritten``). How large
+the files are, ``benchmarks.change_files`` tells.
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
 from typing import TYPE_CHECKING
 
-from benchmarks.common import Epoch, Window, contest, epochs_of, show
+from benchmarks.common import Epoch, Window, epochs_of
+from benchmarks.contest import contest
 from benchmarks.keyed_state import running
 
 if TYPE_CHECKING:
@@ -31,25 +32,6 @@ def unwritten(chosen: argparse.Namespace, window: Window) -> list[Epoch]:
     return written(chosen, window)
 
 
-def bytes_per_key(keys: int, rows: int) -> float:
-    """Return how much an epoch writes for a key that it changed."""
-    from riverlock.snapshot.catalog import Catalog
-    from riverlock.storage.open import open_storage
-
-    with tempfile.TemporaryDirectory() as store:
-        running(keys).run(
-            store, epoch_target=None, max_rows_per_epoch=rows, max_epochs=3
-        )
-        newest = Catalog(open_storage(store)).newest()
-        assert newest is not None
-        files = [
-            f
-            for f in newest.operators["running"].files
-            if f.first_epoch == f.last_epoch == newest.epoch
-        ]
-    return sum(f.bytes for f in files) / sum(f.rows for f in files)
-
-
 CONTENDERS: dict[str, Callable[[argparse.Namespace, Window], list[Epoch]]] = {
     "with change files": written,
     "without": unwritten,
@@ -61,10 +43,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--rows", type=int, default=400_000, help="records per epoch")
     title = "{keys:,} keys, {rows:,} records an epoch"
-    chosen = contest("snapshot", title, CONTENDERS, parser)
-    if chosen is not None:
-        size = bytes_per_key(chosen.keys, chosen.rows)
-        show("what an epoch writes", ["", "bytes"], [["a changed key", f"{size:.1f}"]])
+    contest("snapshot", title, CONTENDERS, parser)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ copies are those of a store with so many keys, made durable both.
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 import tempfile
 import threading
 import time
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import riverlock as rl
+from benchmarks import harness
 from benchmarks.common import median, save, show
 from benchmarks.keyed_state import running
 from benchmarks.lookup import make
@@ -61,7 +64,7 @@ def naming(rows: int) -> tuple[float, float]:
     return median(epochs[WARM_UP:]), median(names)
 
 
-def forking(keys: int, note: int) -> tuple[int, float, float]:
+def forking(keys: int, note: int, *, copies: bool) -> dict[str, float]:
     """Return the bytes of a store, the seconds of a fork, and those of a copy."""
     with tempfile.TemporaryDirectory() as root:
         store = Path(root) / "store"
@@ -72,32 +75,64 @@ def forking(keys: int, note: int) -> tuple[int, float, float]:
             new = f"{root}/{'copy' if copy else 'fork'}-{number}"
             return seconds_of(lambda: rl.stores.fork(f"{store}@3", new, copy=copy))
 
-        forks = [forked(n, copy=False) for n in range(TIMES)]
-        copies = [forked(n, copy=True) for n in range(TIMES)]
-    return sum(f.bytes for f in state.files), median(forks), median(copies)
+        found = {"MB": sum(f.bytes for f in state.files) / 1e6}
+        found["mine"] = median([forked(n, copy=False) for n in range(TIMES)])
+        if copies:
+            found["its"] = median([forked(n, copy=True) for n in range(TIMES)])
+    return found
+
+
+NOTES = {"fork": 0, "fork, 100 more bytes per key": 100}
+SAVEPOINT, PEER = "savepoint", "copy"
+# What one verb may take at most, on a slow machine.
+BESIDE_SECONDS, MADE_PER_SECOND = 120.0, 20_000
+
+
+def measured(chosen: argparse.Namespace) -> dict[str, float]:
+    """Measure one verb."""
+    if chosen.only == SAVEPOINT:
+        epoch, name = naming(chosen.rows)
+        return {"mine": name, "its": epoch}
+    copies = harness.is_wanted(chosen, PEER)
+    return forking(chosen.keys, NOTES[chosen.only], copies=copies)
+
+
+def _line(found: dict[str, float]) -> str:
+    its = f", beside {found['its'] * 1e3:,.0f} ms" if "its" in found else ""
+    return f"{found['mine'] * 1e3:.1f} ms{its}"
+
+
+def _row(name: str, found: dict[str, float], chosen: argparse.Namespace) -> list[str]:
+    what, other = name, f"an epoch of {chosen.rows:,} records"
+    if name != SAVEPOINT:
+        what, other = f"{name}: {chosen.keys:,} keys, {found['MB']:,.0f} MB", "its copy"
+    if "its" not in found:
+        return [what, f"{found['mine'] * 1e3:.1f}", "", "", ""]
+    mine, its = found["mine"], found["its"]
+    return [what, f"{mine * 1e3:.1f}", other, f"{its * 1e3:,.0f}", f"{mine / its:.2%}"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keys", type=int, default=10_000_000)
     parser.add_argument("--rows", type=int, default=1_000, help="of an epoch")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    harness.add_options(parser, [PEER])
     chosen = parser.parse_args()
-    rows, found = [], {}
-    for note in (0, 100):
-        size, fork, copy = forking(chosen.keys, note)
-        what = f"fork of {chosen.keys:,} keys, {size / 1e6:,.0f} MB"
-        rows.append((what, fork, "its copy", copy))
-        found[f"fork, {note} more bytes per key"] = [fork, copy]
-    epoch, name = naming(chosen.rows)
-    rows.append(("savepoint", name, f"an epoch of {chosen.rows:,} records", epoch))
-    found["savepoint"] = [name, epoch]
+    if chosen.only:
+        print(json.dumps(measured(chosen)))
+        return
+    most = BESIDE_SECONDS + chosen.keys / MADE_PER_SECOND
+    contenders = [
+        harness.Contender(name, [*sys.argv[1:], "--only", name], most)
+        for name in (*NOTES, SAVEPOINT)
+    ]
+    results = harness.measure("benchmarks.verbs", contenders, _line, chosen)
+    found = {name: result for name, (result,) in results.items()}
     show(
         "what a verb costs",
         ["", "ms", "of", "ms", "share"],
-        [
-            [what, f"{mine * 1e3:.1f}", other, f"{its * 1e3:,.0f}", f"{mine / its:.2%}"]
-            for what, mine, other, its in rows
-        ],
+        [_row(name, each, chosen) for name, each in found.items()],
     )
     save("verbs", {"seconds": found, **vars(chosen)})
 

@@ -14,7 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import streaming
-from benchmarks.common import Epoch, Window, contest, epochs_of
+from benchmarks.common import Epoch, Window, epochs_of
+from benchmarks.contest import contest
 from benchmarks.keyed_state import KEY
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def riverlock(kind: str, chosen: argparse.Namespace, window: Window) -> list[Epo
 
     columns = {"k": KEY.format(n="id", keys=chosen.keys), "at": AT.format(n="id")}
     flow = rl.Flow("bench")
-    stream = flow.read(rl.sources.generator(columns, rows=10**12))
+    stream = flow.read(rl.sources.generator(columns, rows=10**12), uid="in")
     keyed = stream.event_time("at", delay=DELAY).key_by("k")
     size = f"{60 * chosen.panes} seconds"
     windows = rl.tumbling(PANE) if kind == "tumbling" else rl.sliding(size, PANE)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.servers.kafka import kafka, kafka_proxy, topic  # noqa: F401 - fixtures
+from tests.unsynced import without_sync
 
 from riverlock.storage import LocalStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["tests.servers.fixtures"]
+pytest_plugins = ["tests.longest_first", "tests.servers.fixtures"]
 
 settings.register_profile(
     "dev",
@@ -32,6 +33,8 @@ settings.register_profile(
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev")
 )
+
+without_sync()
 
 
 @pytest.fixture(scope="session")

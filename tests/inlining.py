@@ -69,7 +69,7 @@ class Run:
     @property
     def content(self) -> Any:
         """All that can be seen of it, bit by bit."""
-        rows = self.harness._timed("main") if self.harness.outputs else []
+        rows = self.harness.timed("main") if self.harness.outputs else []
         return stored(self.harness), repr(rows), self.error
 
 

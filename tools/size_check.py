@@ -1,6 +1,8 @@
-"""Fail when a module or function has grown beyond what a reader can hold.
+"""Fail when a module, function or package has grown beyond what a reader can hold.
 
-A module may have 600 lines and a function 60, its docstring apart.
+In ``src`` a module may have 500 lines, a function 60, its docstring apart, and a
+package 15 modules unless some of it is in sub-packages. In ``tests`` a module may have
+600 lines.
 """
 
 from __future__ import annotations
@@ -13,8 +15,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MODULE_LINES: Final = 600
+MODULE_LINES: Final = 500
+TEST_MODULE_LINES: Final = 600
 FUNCTION_LINES: Final = 60
+PACKAGE_MODULES: Final = 15
+# A module per command: what a command does is found by its name.
+ANY_NUMBER: Final = frozenset({"cli"})
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -33,12 +39,16 @@ def function_lines(node: Function) -> int:
     return lines
 
 
-def complaints(path: Path) -> Iterator[str]:
-    """Yield what is too long in one module."""
+def long_module(path: Path, most: int) -> Iterator[str]:
+    """Yield that a module is too long."""
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    if lines > most:
+        yield f"{path}: module has {lines} lines, at most {most} are allowed"
+
+
+def long_functions(path: Path) -> Iterator[str]:
+    """Yield the functions of a module that are too long."""
     text = path.read_text(encoding="utf-8")
-    lines = len(text.splitlines())
-    if lines > MODULE_LINES:
-        yield f"{path}: module has {lines} lines, at most {MODULE_LINES} are allowed"
     for node in ast.walk(ast.parse(text, filename=str(path))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             count = function_lines(node)
@@ -49,15 +59,38 @@ def complaints(path: Path) -> Iterator[str]:
                 )
 
 
-def main(roots: list[str]) -> int:
-    """Check every module below the roots; return the exit status."""
-    modules = [path for root in roots for path in sorted(Path(root).rglob("*.py"))]
+def full_package(init: Path) -> Iterator[str]:
+    """Yield that a package has too many modules and no sub-package."""
+    package = init.parent
+    count = sum(path != init for path in package.glob("*.py"))
+    has_parts = any(package.glob("*/__init__.py"))
+    if count > PACKAGE_MODULES and not has_parts and package.name not in ANY_NUMBER:
+        yield (
+            f"{package}: package has {count} modules and no sub-packages, "
+            f"at most {PACKAGE_MODULES} are allowed"
+        )
+
+
+def complaints(path: Path) -> Iterator[str]:
+    """Yield what is too long in one module of ``src``, and in its package."""
+    yield from long_module(path, MODULE_LINES)
+    yield from long_functions(path)
+    if path.name == "__init__.py":
+        yield from full_package(path)
+
+
+def main(root: Path) -> int:
+    """Check a project; return the exit status."""
+    modules = sorted((root / "src").rglob("*.py"))
+    tests = sorted((root / "tests").rglob("*.py"))
     found = [complaint for path in modules for complaint in complaints(path)]
+    found += [c for path in tests for c in long_module(path, TEST_MODULE_LINES)]
     for complaint in found:
         print(complaint)
-    print(f"sizes: {len(modules)} modules, {len(found)} too long")
+    counts = f"{len(modules)} modules, {len(tests)} of tests"
+    print(f"sizes: {counts}, {len(found)} too long")
     return 1 if found or not modules else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or ["src"]))
+    sys.exit(main(Path()))

@@ -166,7 +166,7 @@ class Demo:
 
         import riverlock as rl
 
-        spark = rl.session(
+        spark = rl.spark_session(
             "fraud demo", conf={"spark.driver.extraJavaOptions": JAVA_OPTIONS}
         )
         try:

@@ -39,7 +39,7 @@ def build(servers: str, database: str) -> rl.Flow:
     totals = orders.key_by("user").process(Totals(), uid="totals")
     # Both sinks get the same epochs, or none of them does.
     totals.write(rl.sinks.kafka(servers, TOTALS, key="user"), uid="to_kafka")
-    table = rl.sinks.sql(database, table=TOTALS, mode="upsert", key="user", create=True)
+    table = rl.sinks.sql(database, table=TOTALS, how="upsert", key="user", create=True)
     totals.write(table, uid="to_table")
     return flow
 

@@ -50,7 +50,12 @@ def main() -> None:
         seed=chosen.seed,
     )
     if chosen.run_in:
-        _run(rl.session("nexmark", master="local[2,4]"), events, chosen, chosen.run_in)
+        _run(
+            rl.spark_session("nexmark", master="local[2,4]"),
+            events,
+            chosen,
+            chosen.run_in,
+        )
         return
     with _folder(chosen.keep) as root:
         raise SystemExit(0 if _play(events, chosen, root) else 1)
@@ -76,7 +81,7 @@ def _play(events: Events, chosen: argparse.Namespace, root: Path) -> bool:
         run_and_die(sys.argv[1:], root, plan)
         for fault in parse(plan):
             console.print(f"  [red]kill -9[/] at {fault.point}: {POINTS[fault.point]}")
-    spark = rl.session("nexmark", conf={"spark.sql.shuffle.partitions": "4"})
+    spark = rl.spark_session("nexmark", conf={"spark.sql.shuffle.partitions": "4"})
     _run(spark, events, chosen, root)
     make_tables(events, spark)
     results = [compare(spark, name, str(root / "out")) for name in chosen.query]

@@ -7,22 +7,26 @@ neither PySpark nor LMDB.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from riverlock._version import __version__
+from riverlock.flow.engine_door import answer_with
 
 if TYPE_CHECKING:
-    from riverlock import sinks, sources, stores, testing
+    from riverlock import sinks, sources, stores, tables, testing
     from riverlock.core import errors
     from riverlock.core.errors import RiverlockError
     from riverlock.core.times import days, hours, milliseconds, minutes, seconds
     from riverlock.driver.handle import Handle
     from riverlock.driver.run_options import RunKeywords
+    from riverlock.flow.engine_door import Engines
     from riverlock.flow.flow import Flow
-    from riverlock.flow.stream import KeyedStream, Stream
+    from riverlock.flow.keyed_stream import KeyedStream
+    from riverlock.flow.stream import Stream
     from riverlock.flow.windowed import WindowedStream
     from riverlock.operators.aggregates.aggregator import Aggregator
-    from riverlock.operators.keyed.context import Context
+    from riverlock.program.context import Context
+    from riverlock.program.drawing.graph_model import Graph
     from riverlock.program.params import Param
     from riverlock.program.pattern import pattern
     from riverlock.program.process import Process, SideOutput
@@ -38,15 +42,16 @@ if TYPE_CHECKING:
     from riverlock.query.opened_store import open_store as open
     from riverlock.replay.report import Replay
     from riverlock.snapshot.format.run_status import Status
-    from riverlock.spark.session import local_session as session
+    from riverlock.spark.session import local_session as spark_session
     from riverlock.state.spec import List, Map, Reducing, Value
 
 _HOMES = {
     "Aggregator": "riverlock.operators.aggregates.aggregator",
-    "Context": "riverlock.operators.keyed.context",
+    "Context": "riverlock.program.context",
     "Flow": "riverlock.flow.flow",
+    "Graph": "riverlock.program.drawing.graph_model",
     "Handle": "riverlock.driver.handle",
-    "KeyedStream": "riverlock.flow.stream",
+    "KeyedStream": "riverlock.flow.keyed_stream",
     "List": "riverlock.state.spec",
     "Map": "riverlock.state.spec",
     "Param": "riverlock.program.params",
@@ -80,6 +85,7 @@ _MODULES = {
     "sinks": "riverlock.sinks",
     "sources": "riverlock.sources",
     "stores": "riverlock.stores",
+    "tables": "riverlock.tables",
     "testing": "riverlock.testing",
 }
 
@@ -87,6 +93,7 @@ __all__ = [
     "Aggregator",
     "Context",
     "Flow",
+    "Graph",
     "Handle",
     "KeyedStream",
     "List",
@@ -116,15 +123,25 @@ __all__ = [
     "open",
     "pattern",
     "seconds",
-    "session",
     "sessions",
     "sinks",
     "sliding",
     "sources",
+    "spark_session",
     "stores",
+    "tables",
     "testing",
     "tumbling",
 ]
+
+
+def _engines() -> Engines:
+    found: Any = import_module("riverlock.engines.running")
+    return cast("Engines", found)
+
+
+# The one call from below: flows are run by what they must not know.
+answer_with(_engines)
 
 
 def __getattr__(name: str) -> Any:
@@ -132,12 +149,13 @@ def __getattr__(name: str) -> Any:
         return import_module(_MODULES[name])
     if name == "open":
         return import_module("riverlock.query.opened_store").open_store
-    if name == "session":
+    if name == "spark_session":
         return import_module("riverlock.spark.session").local_session
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    near = import_module("riverlock.core.suggestions").did_you_mean(name, __all__)
     message = f"module 'riverlock' has no attribute {name!r}"
-    raise AttributeError(message)
+    raise AttributeError(f"{message}; {near}" if near else message)
 
 
 def __dir__() -> list[str]:

@@ -1,10 +1,13 @@
-"""Outputs: ``rl.sinks.files(...)`` and friends."""
+"""Outputs: ``rl.sinks.files(...)`` and the others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from riverlock.connectors.base.committer import Committer
+from riverlock.connectors.base.sink import SinkUse, TwoPhaseSink
+from riverlock.connectors.base.stager import Stager
 from riverlock.connectors.delta.sink import delta
 from riverlock.connectors.each_row import for_each_row
 from riverlock.connectors.files.sink import files
@@ -12,6 +15,7 @@ from riverlock.connectors.http.sink import http
 from riverlock.connectors.kafka.sink import kafka
 from riverlock.connectors.redis.sink import redis
 from riverlock.core.errors import InvalidConfigError
+from riverlock.core.keywords import told_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +23,11 @@ if TYPE_CHECKING:
     from riverlock.connectors.databases.sink import SqlSink
 
 __all__ = [
+    "Committer",
     "MemorySink",
+    "SinkUse",
+    "Stager",
+    "TwoPhaseSink",
     "console",
     "delta",
     "files",
@@ -41,8 +49,9 @@ class ConsoleSink:
     kind: str = "console"
 
 
+@told_keywords
 def console(rows: int = 20) -> ConsoleSink:
-    """Print the first rows of each epoch; after a crash an epoch may print twice."""
+    """Print the first rows of each epoch; a crash may make an epoch print twice."""
     return ConsoleSink(rows=rows)
 
 
@@ -58,7 +67,7 @@ class MemorySink:
 
     @property
     def epochs(self) -> dict[int, list[tuple[Any, ...]]]:
-        """The rows of each epoch that has some."""
+        """The rows of each epoch that has any."""
         return {
             epoch: [row for rows in parts.values() for row in rows]
             for epoch, parts in self.written.items()
@@ -68,11 +77,12 @@ class MemorySink:
     def rows(self) -> list[tuple[Any, ...]]:
         """Return all rows of all epochs that this process has committed.
 
-        Of mode ``complete``: the rows of the newest.
+        In mode ``complete``: the rows of the newest epoch.
         """
         return [row for _, rows in sorted(self.epochs.items()) for row in rows]
 
 
+@told_keywords
 def memory() -> MemorySink:
     """Keep rows in this process, for tests and notebooks: ``sink.rows()``."""
     return MemorySink()
@@ -86,11 +96,12 @@ class EpochFunction:
     kind: str = "for_each_epoch"
 
 
+@told_keywords
 def for_each_epoch(function: Callable[[Any, int], None]) -> EpochFunction:
     """Call ``function(df, epoch)`` after an epoch is decided.
 
-    It is called at least once per epoch, always with the same rows. Make it idempotent
-    by the epoch's number, and its effects are exactly once.
+    It is called at least once per epoch, always with the same rows. If it is idempotent
+    by the epoch's number, its effects are exactly once.
     """
     if not callable(function):
         raise InvalidConfigError(
@@ -99,16 +110,17 @@ def for_each_epoch(function: Callable[[Any, int], None]) -> EpochFunction:
     return EpochFunction(function=function)
 
 
+@told_keywords
 def sql(  # noqa: PLR0913 - keyword-only settings
     url: str,
     *,
     table: str,
-    mode: str = "append",
+    how: str = "append",
     key: str | Sequence[str] = (),
     create: bool = False,
     deletes: str | None = None,
 ) -> SqlSink:
-    """Write a table of a database exactly once: one transaction per epoch.
+    """Write to a table of a database exactly once: one transaction per epoch.
 
     Tasks load rows into staging tables while the epoch runs. A table
     ``riverlock_epochs`` beside the target remembers which epochs it has.
@@ -116,42 +128,42 @@ def sql(  # noqa: PLR0913 - keyword-only settings
     Args:
         url: ``sqlite:///file.db``, ``postgresql://user:password@host/database`` or
             ``mysql://user:password@host/database`` (also MariaDB).
-        table: Its name, perhaps with a schema before a dot.
-        mode: ``append`` adds rows; ``upsert`` replaces rows of the same key, the last
-            one of an epoch wins; ``replace``: the rows of an epoch take the place of
-            all rows of the table.
+        table: The name of the table, optionally with a schema before a dot.
+        how: ``append`` adds rows; ``upsert`` replaces rows of the same key (the last
+            one of an epoch wins); ``replace`` replaces all rows of the table with those
+            of the epoch.
         key: The columns of a primary key or unique index, for ``upsert``.
-        create: Create the table, with the columns of the stream, if it is not there.
+        create: Create the table, with the columns of the stream, if it does not exist.
         deletes: A boolean column of the stream, for ``upsert``: where it is true, the
             row of that key is deleted. It is not a column of the table.
 
     Raises:
-        InvalidConfigError: The URL, the mode or the key is impossible.
+        InvalidConfigError: The URL, ``how`` or the key is impossible.
     """
     from riverlock.connectors.databases.address import parse_address
-    from riverlock.connectors.databases.sink import MODES, SqlSink
+    from riverlock.connectors.databases.sink import HOW, SqlSink
 
-    if mode not in MODES:
+    if how not in HOW:
         raise InvalidConfigError(
-            "mode of sql", expected=" or ".join(MODES), found=repr(mode)
+            "sql(how=)", expected=" or ".join(HOW), found=repr(how)
         )
     columns = (key,) if isinstance(key, str) else tuple(key)
-    if bool(columns) != (mode == "upsert"):
+    if bool(columns) != (how == "upsert"):
         raise InvalidConfigError(
-            "key of sql",
-            expected="columns for mode 'upsert', and none for others",
-            found=f"mode {mode!r} with {', '.join(columns) or 'no key'}",
+            "sql(key=)",
+            expected="columns for how='upsert', and none for others",
+            found=f"how={how!r} with {', '.join(columns) or 'no key'}",
         )
-    if deletes is not None and (mode != "upsert" or deletes in columns):
+    if deletes is not None and (how != "upsert" or deletes in columns):
         raise InvalidConfigError(
-            "deletes of sql",
-            expected="a column beside the key, of mode 'upsert'",
-            found=f"{deletes!r} in mode {mode!r}",
+            "sql(deletes=)",
+            expected="a column beside the key, and how='upsert'",
+            found=f"{deletes!r} with how={how!r}",
         )
     return SqlSink(
         address=parse_address(url),
         table=table,
-        mode=mode,
+        how=how,
         key=columns,
         create=create,
         deletes=deletes,

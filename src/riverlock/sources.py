@@ -1,4 +1,4 @@
-"""Inputs: ``rl.sources.files(...)`` and friends. All are replayable."""
+"""Inputs: ``rl.sources.files(...)`` and the others. All are replayable."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from riverlock.connectors.base.own_source import (
+    ReplayableSource,
+    SourcePartition,
+    SourceReader,
+)
 from riverlock.connectors.base.source import check_missing
 from riverlock.connectors.databases.source import sql
 from riverlock.connectors.kafka.source import kafka
-from riverlock.connectors.redis.redis_table import redis
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.ids import check_name
+from riverlock.core.keywords import refuse_near, told_keywords
+from riverlock.core.suggestions import did_you_mean
 from riverlock.core.types import Schema, SchemaLike, schema_of
 
 if TYPE_CHECKING:
@@ -19,17 +25,20 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 __all__ = [
+    "ReplayableSource",
+    "SourcePartition",
+    "SourceReader",
     "files",
     "generator",
     "kafka",
     "python",
     "rate",
-    "redis",
     "socket",
     "spark_stream",
     "sql",
 ]
 
+_FILE_KEYWORDS = ("path", "format", "schema", "bad_rows", "bounded", "missing")
 _FORMATS = ("json", "csv", "parquet", "text")
 # Options of Spark's reader with which rows or files would be left out unseen.
 _REFUSED = (
@@ -61,7 +70,7 @@ class Files:
 
     @property
     def place(self) -> str:
-        """What tells it from others of its kind."""
+        """What distinguishes it from others of its kind."""
         return self.given or self.path
 
     @property
@@ -70,6 +79,7 @@ class Files:
         return "file string, record string"
 
 
+@told_keywords
 def files(  # noqa: PLR0913 - keyword-only settings
     path: str,
     *,
@@ -84,12 +94,12 @@ def files(  # noqa: PLR0913 - keyword-only settings
 
     Files must be moved in whole and never changed: an epoch can be read again later.
     Names that begin with ``.`` or ``_``, or end in ``.tmp`` or ``._COPYING_``, are
-    those of files that are not whole yet, and are left alone.
+    taken for unfinished files and ignored.
 
-    Every line is a row of the stream or of ``stream.bad``, whichever columns are used:
-    a value that does not fit its column, text that is not UTF-8, fields of CSV that
-    are too few or too many, more than one value in a line of JSON. Blank lines of JSON
-    and CSV are no rows.
+    Every line is a row of the stream or of ``stream.bad``, whichever columns are used.
+    Bad are: a value that does not fit its column, text that is not UTF-8, CSV with too
+    few or too many fields, more than one value in a line of JSON. Blank lines of JSON
+    and CSV are not rows.
 
     Args:
         path: A directory, or a pattern such as ``in/2026-*``.
@@ -98,25 +108,29 @@ def files(  # noqa: PLR0913 - keyword-only settings
         bad_rows: ``report`` keeps rows that cannot be parsed out of the stream, counts
             them in status and offers them as ``stream.bad``; ``fail`` stops the flow.
         bounded: Whether no more files will come. Event time then ends with the last of
-            them, so that every window and timer is done.
-        missing: What if the directory (of a pattern, the one above it) is not there:
-            ``fail``, when the flow is checked, at its start and while it runs; or
-            ``wait`` until it comes.
-        options: Options of Spark's reader, such as ``header=True``. Those that would
-            leave out rows or files unseen are refused.
+            them, so that every window emits and every timer fires.
+        missing: What to do if the directory (for a pattern, the one above it) does not
+            exist: ``fail``, when the flow is checked, at its start and while it runs;
+            or ``wait`` for it.
+        options: Options of Spark's reader, such as ``header=True``. Options that would
+            silently drop rows or files are refused.
 
     Raises:
         InvalidConfigError: An argument does not fit.
     """
     if format not in _FORMATS:
         raise InvalidConfigError(
-            "format of files", expected=" or ".join(_FORMATS), found=repr(format)
+            "files(format=)",
+            expected=" or ".join(_FORMATS),
+            found=repr(format),
+            hint=did_you_mean(format, _FORMATS),
         )
     if bad_rows not in ("report", "fail"):
         raise InvalidConfigError(
-            "bad_rows", expected="report or fail", found=repr(bad_rows)
+            "files(bad_rows=)", expected="report or fail", found=repr(bad_rows)
         )
     check_missing(missing)
+    refuse_near("files()", options, _FILE_KEYWORDS)
     for name in options:
         if name.lower() in _REFUSED:
             raise InvalidConfigError(
@@ -166,10 +180,11 @@ class Generator:
 
     @property
     def place(self) -> str:
-        """What tells it from others of its kind."""
+        """What distinguishes it from others of its kind."""
         return ", ".join(f"{name}: {text}" for name, text in self.columns.items())
 
 
+@told_keywords
 def generator(  # noqa: PLR0913 - keyword-only settings
     columns: Mapping[str, str],
     *,
@@ -186,26 +201,27 @@ def generator(  # noqa: PLR0913 - keyword-only settings
 
     Args:
         columns: Expressions by column name.
-        rows: How many there are by now; None for no end.
+        rows: How many rows there are now; None: no end.
         rows_per_second: Let rows appear at this pace instead of all at once.
-        seed: What ``seed`` stands for.
-        partitions: Spark partitions per epoch; default the parallelism.
+        seed: The value of ``seed``.
+        partitions: Spark partitions per epoch; by default the parallelism.
         bounded: Whether there will never be more than ``rows``. Event time then ends
-            with the last of them, so that every window and timer is done.
+            with the last of them, so that every window emits and every timer fires.
 
     Raises:
-        InvalidConfigError: Neither an end nor a pace is given, or no end to be bounded.
+        InvalidConfigError: There is neither an end nor a pace, or it is bounded
+            without an end.
     """
     if bounded and rows is None:
         raise InvalidConfigError(
-            "generator", expected="rows, to be bounded", found="no number of rows"
+            "generator()", expected="rows, to be bounded", found="no number of rows"
         )
     if rows is None and rows_per_second is None:
         raise InvalidConfigError(
-            "generator", expected="rows or rows_per_second", found="neither"
+            "generator()", expected="rows or rows_per_second", found="neither"
         )
     if not columns:
-        raise InvalidConfigError("generator", expected="columns", found="none")
+        raise InvalidConfigError("generator()", expected="columns", found="none")
     return Generator(
         columns=dict(columns),
         rows=rows,
@@ -216,6 +232,7 @@ def generator(  # noqa: PLR0913 - keyword-only settings
     )
 
 
+@told_keywords
 def rate(rows_per_second: float = 1, *, rows: int | None = None) -> Generator:
     """Make rows ``(timestamp, value)`` at a steady pace, as Spark's rate source does.
 
@@ -239,10 +256,11 @@ class PythonSource:
 
     @property
     def place(self) -> str:
-        """What tells it from others of its kind."""
+        """What distinguishes it from others of its kind."""
         return str(self.data_source.__qualname__)
 
 
+@told_keywords
 def python(
     data_source: type, *, schema: SchemaLike | None = None, **options: object
 ) -> PythonSource:
@@ -256,7 +274,7 @@ def python(
     names = ("streamReader", "simpleStreamReader")
     if not any(hasattr(data_source, n) for n in names):
         raise InvalidConfigError(
-            "python source", expected="a DataSource class", found=repr(data_source)
+            "python()", expected="a DataSource class", found=repr(data_source)
         )
     known = None if schema is None else schema_of(schema)
     return PythonSource(
@@ -279,10 +297,11 @@ class SparkStream:
 
     @property
     def place(self) -> str:
-        """What tells it from others of its kind."""
+        """What distinguishes it from others of its kind."""
         return self.channel
 
 
+@told_keywords
 def spark_stream(
     build: Callable[[Any], Any],
     *,
@@ -292,15 +311,15 @@ def spark_stream(
 ) -> SparkStream:
     """Read any Structured Streaming DataFrame, by landing it in a durable channel.
 
-    Spark's query writes micro-batches into the channel, the flow reads them from there:
-    so even a source that cannot be read twice becomes replayable.
+    Spark's query writes micro-batches into the channel, and the flow reads them from
+    there. So even a source that cannot be read twice becomes replayable.
 
     Args:
         build: ``lambda spark: spark.readStream.format(…).load()``.
         channel: Name of the channel in the store; keep it when the code changes.
         replayable: Whether Spark's source can go back to its last position after a
             restart (Kafka, files). A socket cannot: what was sent while the flow was
-            down is lost, what was landed is not.
+            down is lost; what was landed is not.
         trigger: Pace of the landing query.
     """
     from riverlock.core.times import duration_us
@@ -313,6 +332,7 @@ def spark_stream(
     )
 
 
+@told_keywords
 def socket(host: str, port: int, *, channel: str = "socket") -> SparkStream:
     """Read lines of text from a TCP socket, as one column ``value``."""
 

@@ -1,7 +1,7 @@
-"""What can be done with a store as a whole; the flow need not be loaded, nor Spark.
+"""What can be done with a store as a whole, without loading the flow or Spark.
 
-Each function takes the store's directory or address. Where an epoch is meant, it is
-given as ``store@epoch`` or ``store@name``; without it the newest is meant.
+Each function takes the store's directory or address. Address an epoch as
+``store@epoch`` or ``store@name``; without ``@`` it is the newest.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "diff",
+    "drop_savepoint",
     "expire",
     "explain",
     "forget_fork",
     "fork",
     "forks",
     "lease",
-    "pin",
     "repair",
     "restore",
+    "savepoint",
     "touches",
-    "unpin",
     "verify",
 ]
 
 
-def pin(address: str, name: str, *, note: str = "") -> Named:
-    """Give an epoch a name, so that it is kept; the flow may run meanwhile.
+def savepoint(address: str, name: str, *, note: str = "") -> Named:
+    """Name a snapshot, so that it is kept; the flow may run meanwhile.
 
     Raises:
         InvalidConfigError: The name is taken, or a number.
@@ -70,11 +70,11 @@ def pin(address: str, name: str, *, note: str = "") -> Named:
     return catalog.pin(name, epoch=manifest.epoch, now_us=now_us, note=note)
 
 
-def unpin(store: str, name: str) -> Named:
-    """Take a name away.
+def drop_savepoint(store: str, name: str) -> Named:
+    """Remove the name of a snapshot, which is then kept no longer than others.
 
     Raises:
-        SnapshotNotFoundError: There is no such name.
+        SnapshotNotFoundError: There is no such savepoint.
     """
     return open_store(store).unpin(name)
 
@@ -102,20 +102,20 @@ def expire(  # noqa: PLR0913 - three limits, and how
     grace: str | timedelta = "10 minutes",
     dry_run: bool = False,
 ) -> Expiry:
-    """Delete old epochs and the files that only they refer to; returns what went.
+    """Delete old epochs and the files that only they refer to; return what was deleted.
 
     The newest epoch, and those that have a name, a fork or a reader, always stay.
 
     Args:
         store: The store.
-        epochs: So many of the newest stay.
-        older_than: Epochs decided longer ago go.
-        max_bytes: The oldest go until all state files have at most so many bytes.
-        grace: Epochs decided less long ago stay.
-        dry_run: Only say what would go.
+        epochs: Keep this many of the newest.
+        older_than: Delete epochs decided longer ago than this.
+        max_bytes: Delete the oldest until all state files have at most this many bytes.
+        grace: Keep epochs decided less long ago than this.
+        dry_run: Only return what would be deleted.
 
     Raises:
-        InvalidConfigError: No limit is given.
+        InvalidConfigError: There is no limit.
         SnapshotCorruptedError: A manifest is damaged; nothing was deleted.
     """
     catalog, now_us = open_store(store), SystemClock().now_us()
@@ -136,14 +136,14 @@ def restore(
 ) -> Restore:
     """Go back to an epoch: its state, input positions, timers and watermarks.
 
-    A new epoch is made whose state is that of the old one; epochs between stay as they
-    are, and can be gone to. The next run reads the inputs from there again. Output of a
-    sink of files is moved out of readers' sight, other output stays.
+    This makes a new epoch with the state of the old one. Epochs between stay as they
+    are, and you can go to them. The next run reads the inputs again from there. Output
+    of file sinks is moved out of readers' sight; other output stays.
 
     Args:
         address: ``store@epoch`` or ``store@name``.
-        keep_output: Leave output of files in sight.
-        dry_run: Only say what would happen.
+        keep_output: Leave the output of file sinks in sight.
+        dry_run: Only return what would happen.
 
     Returns:
         The plan that was carried out.
@@ -160,7 +160,7 @@ def restore(
 
 
 def go_back(catalog: Catalog, plan: Restore, *, why: str = "restore") -> Manifest:
-    """Carry out a plan to go back, to the end."""
+    """Carry out a plan to go back."""
     now_us = SystemClock().now_us()
     made = going_back.restore(catalog, plan, now_us=now_us, why=why)
     # The next start would do it too; nobody should see the output until then.
@@ -171,8 +171,8 @@ def go_back(catalog: Catalog, plan: Restore, *, why: str = "restore") -> Manifes
 def fork(address: str, new: str, *, copy: bool = False) -> Fork:
     """Make a store that begins with the state and input positions of an epoch.
 
-    The flow may run meanwhile, and both go on, each by itself. State files are not
-    copied: the new store refers to them, and they are kept as long as it does.
+    The flow may run meanwhile; from then on each store is independent. State files are
+    not copied: the new store refers to them, and they are kept as long as it does.
 
     Args:
         address: ``store@epoch`` or ``store@name``.
@@ -195,11 +195,11 @@ def forks(store: str) -> list[ForkRecord]:
 
 
 def forget_fork(store: str, flow: str) -> None:
-    """Let go of what a fork refers to; only for a fork whose store was deleted.
+    """Release what a fork refers to; only for a fork whose store was deleted.
 
     Args:
         store: The store that was forked.
-        flow: The id of the fork, as ``forks`` gives it.
+        flow: The id of the fork, as ``forks`` returns it.
 
     Raises:
         SnapshotNotFoundError: There is no such fork.
@@ -210,12 +210,12 @@ def forget_fork(store: str, flow: str) -> None:
 def diff(before: str, after: str, *, operator: str | None = None) -> Diff:
     """Compare two snapshots: ``rl.stores.diff("store@41", "store@42").summary()``.
 
-    They may be of one store, or of a fork and its parent: files that both have are not
+    Both may be of one store, or of a fork and its parent: files that both have are not
     compared.
 
     Args:
         before: ``store@epoch`` or ``store@name``.
-        after: The same of the second one.
+        after: The same for the second one.
         operator: Compare only its state.
 
     Raises:
@@ -228,10 +228,10 @@ def diff(before: str, after: str, *, operator: str | None = None) -> Diff:
 
 
 def verify(store: str) -> Inspection:
-    """Check every file of a store; changes nothing.
+    """Check every file of a store; change nothing.
 
-    Says which files are damaged, missing or foreign, what that affects, and the newest
-    epoch that is whole.
+    Reports which files are damaged, missing or foreign, what that affects, and the
+    newest whole epoch.
 
     Raises:
         SnapshotError: ``flow.json`` is missing, damaged or of a newer version.
@@ -240,7 +240,7 @@ def verify(store: str) -> Inspection:
 
 
 def repair(store: str, *, dry_run: bool = False) -> Repair:
-    """Go back to the newest whole epoch, and move what is damaged or foreign aside.
+    """Go back to the newest whole epoch, and move damaged or foreign files aside.
 
     Nothing is deleted: files go to ``quarantine/`` of the store.
 
@@ -257,7 +257,7 @@ def repair(store: str, *, dry_run: bool = False) -> Repair:
 
 
 def mend(catalog: Catalog, plan: Repair) -> str | None:
-    """Carry out a plan to repair; returns the quarantine, if there is one."""
+    """Carry out a repair plan; return the quarantine, if there is one."""
     if plan.restore is not None:
         go_back(catalog, plan.restore, why="repair")
     if not plan.moved:
@@ -266,7 +266,7 @@ def mend(catalog: Catalog, plan: Repair) -> str | None:
 
 
 def explain(address: str) -> Lineage:
-    """Say what led to an epoch: runs, code, restores, and what was read.
+    """Return what led to an epoch: runs, code, restores, and what was read.
 
     Raises:
         SnapshotNotFoundError: There is no such epoch.
@@ -275,11 +275,11 @@ def explain(address: str) -> Lineage:
 
 
 def touches(address: str, operator: str, key: str) -> list[Touch]:
-    """Say which epochs, up to one, changed a key, and what they had read.
+    """Return which epochs, up to one, changed a key, and what they had read.
 
-    Of epochs whose changes have been merged only their span is known. Epochs in which
-    the operator had another uid are among them, and those of the store that a fork
-    began with, if that can be reached.
+    For epochs whose changes have been merged only their span is known. Epochs in which
+    the operator had another uid are included, and those of the store that a fork began
+    with, if that store can be reached.
 
     Args:
         address: ``store@epoch`` or ``store@name``.
@@ -290,8 +290,8 @@ def touches(address: str, operator: str, key: str) -> list[Touch]:
         SnapshotNotFoundError: There is no such epoch or operator.
         InvalidConfigError: It cannot be a key of the operator.
     """
-    from riverlock.cli.key_text import typed_key
-    from riverlock.query.key_spans import place_of
+    from riverlock.query.keys.spans import place_of
+    from riverlock.query.keys.typed import typed_key
 
     catalog, manifest = open_address(address)
     state = operator_of(manifest, operator, store=catalog.storage.uri)

@@ -20,12 +20,13 @@ from riverlock.coordinator.plan import RegionPlan
 from riverlock.coordinator.restart import ExponentialDelay
 from riverlock.core.clock import SystemClock
 from riverlock.core.types import Schema
-from riverlock.driver.admission import Admission
 from riverlock.driver.cleaner import Cleaner
+from riverlock.driver.engine import StageRunner
+from riverlock.driver.intake.admission import Admission
+from riverlock.driver.intake.planner import Planner
 from riverlock.driver.ownership import Heartbeat
-from riverlock.driver.planner import Planner
-from riverlock.driver.region_loop import Engine, RegionDriver
-from riverlock.driver.sink_wait import Openings
+from riverlock.driver.region_loop import RegionDriver
+from riverlock.driver.starting.sink_wait import Openings
 from riverlock.snapshot.catalog import MAIN_REGION, Catalog
 from riverlock.snapshot.claims import claim
 from riverlock.snapshot.format.records import Run
@@ -36,7 +37,7 @@ from riverlock.storage.base import Storage
 from riverlock.storage.open import open_storage
 from riverlock.worker.task import Place
 
-EngineOf = Callable[[Place, Mapping[str, Stager]], Engine]
+EngineOf = Callable[[Place, Mapping[str, Stager]], StageRunner]
 _STAGE = "write"
 _KEY_GROUPS = 8
 

@@ -14,16 +14,25 @@ from riverlock.snapshot.format.run_status import Status
 
 
 class Statuses:
-    """Waits for a status."""
+    """Waits for a status; holds the run at an epoch until it is let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, hold_at: int | None = None) -> None:
         self._changed = threading.Condition()
+        self._hold_at = hold_at
+        self._let_go = threading.Event()
         self.all: list[Status] = []
 
     def add(self, status: Status) -> None:
         with self._changed:
             self.all.append(status)
             self._changed.notify_all()
+        epoch = -1 if status.epoch is None else status.epoch
+        if self._hold_at is not None and epoch >= self._hold_at:
+            self._let_go.wait()
+
+    def let_go(self) -> None:
+        """Let a run that is held, or will be, go on."""
+        self._let_go.set()
 
     def wait_for(self, condition: Callable[[Status], bool]) -> Status:
         with self._changed:
@@ -42,9 +51,11 @@ class Statuses:
 
 
 @contextmanager
-def running(store: Path, sinks: Any, limit: int) -> Iterator[Statuses]:
+def running(
+    store: Path, sinks: Any, limit: int, *, hold_at: int | None = None
+) -> Iterator[Statuses]:
     """Run the flow of numbers beside the test, to its end."""
-    statuses, errors = Statuses(), list[BaseException]()
+    statuses, errors = Statuses(hold_at), list[BaseException]()
 
     def drive() -> None:
         try:
@@ -57,6 +68,7 @@ def running(store: Path, sinks: Any, limit: int) -> Iterator[Statuses]:
     try:
         yield statuses
     finally:
+        statuses.let_go()
         thread.join()
     if errors:
         raise errors[0]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ from riverlock.core import faults
 ROOT = Path(__file__).parents[2]
 # Generous: the machines of CI are slow, and a deadline is not a measurement.
 DEADLINE_SECONDS = 300.0
+# A look at all processes of the machine takes a few milliseconds.
+_LOOK_SECONDS = 0.2
 
 
 @dataclass
@@ -35,6 +38,7 @@ class Child:
     lines: list[str] = field(default_factory=list)
     # By number and start: numbers are used again.
     tree: dict[int, str] = field(default_factory=dict)
+    _looked: float = 0.0
 
     def start(self) -> Child:
         """Start the process; its output is collected beside."""
@@ -77,10 +81,15 @@ class Child:
 
     def look(self) -> None:
         """Remember who belongs to it, to find them when it is dead."""
+        self._looked = time.monotonic()
         for pid in descendants(self.pid):
             begun = start_of(pid)
             if begun is not None:
                 self.tree[pid] = begun
+
+    def _look_at_times(self) -> None:
+        if time.monotonic() - self._looked >= _LOOK_SECONDS:
+            self.look()
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Wait while it lives; its last words are shown if it does not."""
@@ -88,7 +97,7 @@ class Child:
         def done() -> bool:
             if condition():
                 return True
-            self.look()
+            self._look_at_times()
             code = self.process.poll()
             assert code is None, f"ended with {code} before {what}: {self.tail()}"
             return False
@@ -119,7 +128,7 @@ class Child:
         """Wait for its end; returns the exit code (negative: the signal)."""
 
         def ended() -> bool:
-            self.look()
+            self._look_at_times()
             return self.process.poll() is not None
 
         wait_until(ended, f"end of {self.lines[-5:]}", seconds)

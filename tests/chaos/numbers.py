@@ -128,7 +128,7 @@ def sinks_of(url: str, schema: str | None = None) -> dict[str, TwoPhaseSink]:
     return {
         "numbers": rl.sinks.sql(url, table=f"{before}numbers", create=True),
         "totals": rl.sinks.sql(
-            url, table=f"{before}totals", mode="upsert", key="k", create=True
+            url, table=f"{before}totals", how="upsert", key="k", create=True
         ),
     }
 

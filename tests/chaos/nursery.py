@@ -26,6 +26,7 @@ from typing import Any
 
 from tests.chaos import kafka_copy, numbers
 from tests.chaos.children import ROOT
+from tests.unsynced import without_sync
 
 from riverlock.connectors.kafka.producer import TransactionalProducer
 from riverlock.core import faults
@@ -179,6 +180,7 @@ def _end_of(store: str) -> Any:
 
 
 def main() -> None:
+    without_sync()
     store, count, seed, flow, *where = sys.argv[1:]
     run = _FLOWS[flow](*where)
     for name in _PRELOADED[flow]:

@@ -17,10 +17,10 @@ from riverlock.coordinator.restart import FixedDelay
 from riverlock.coordinator.watermarks import operator_watermark
 from riverlock.core.clock import ManualClock
 from riverlock.core.times import duration_us, from_micros, micros
-from riverlock.driver.admission import Admission
 from riverlock.driver.cleaner import Cleaner
+from riverlock.driver.intake.admission import Admission
+from riverlock.driver.intake.planner import Planner
 from riverlock.driver.ownership import Heartbeat
-from riverlock.driver.planner import Planner
 from riverlock.driver.region_loop import RegionDriver
 from riverlock.program.graph import EventTime, Read
 from riverlock.snapshot.catalog import Catalog

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.coordinator.builders import make_plan
 
 import riverlock as rl
 from riverlock.connectors.base.committer import Owner
@@ -137,7 +138,7 @@ def test_fence_that_cannot_be_read_does_not_end_the_run(
     heartbeat = Heartbeat(Catalog(Unreadable(store.root)), owner, lambda: None)
     nothing: Any = None
     driver = RegionDriver(
-        plan=nothing,
+        plan=make_plan(),
         catalog=Catalog(store),
         engine=nothing,
         planner=nothing,

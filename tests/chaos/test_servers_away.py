@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.chaos import numbers
-from tests.chaos.beside import Statuses, running
+from tests.chaos.beside import running
 from tests.chaos.views import KafkaView, rows_of_redis
 from tests.databases.places import Place, mariadb_place, postgres_place
 from tests.servers.kafka import Topic
@@ -49,10 +49,6 @@ def assert_in_kafka(kafka: KafkaServer, name: str, end: int) -> None:
     assert sorted((r["n"], r["name"]) for r in view.rows) == numbered(end)
 
 
-def is_under_way(statuses: Statuses) -> None:
-    statuses.wait_for(lambda s: s.epoch is not None and s.epoch >= 2)
-
-
 def test_all_of_them_at_once_for_half_a_minute(
     postgres: Postgres,
     mariadb: Mariadb,
@@ -76,16 +72,20 @@ def test_all_of_them_at_once_for_half_a_minute(
         ]
         with ExitStack() as flows:
             all_statuses = [
-                flows.enter_context(running(tmp_path / f"store-{n}", each, limit))
+                flows.enter_context(
+                    running(tmp_path / f"store-{n}", each, limit, hold_at=2)
+                )
                 for n, each in enumerate(sinks)
             ]
             for statuses in all_statuses:
-                is_under_way(statuses)
+                statuses.wait_for(lambda s: s.epoch == 2)
             try:
                 postgres.stop(signal.SIGKILL)
                 mariadb.stop(signal.SIGKILL)
                 away.close()
                 kafka.kill()
+                for statuses in all_statuses:
+                    statuses.let_go()
                 time.sleep(OUTAGE_SECONDS)
                 stuck = [statuses.all[-1].state for statuses in all_statuses]
             finally:
@@ -109,7 +109,8 @@ def test_answers_of_redis_that_are_lost(tmp_path: Path) -> None:
     with redis_server(tmp_path) as url:
         proxy = CuttingProxy(Path(urlsplit(url).path), is_commit=of_redis)
         sinks = numbers.redis_sinks(f"redis://127.0.0.1:{proxy.port}", "shop")
-        with closing(proxy), running(tmp_path / "store", sinks, limit) as statuses:
+        run = running(tmp_path / "store", sinks, limit, hold_at=0)
+        with closing(proxy), run as statuses:
             statuses.wait_for(lambda s: s.epoch is not None)
             proxy.is_on = True
         assert_in_redis(url, "shop", limit)
@@ -127,7 +128,7 @@ def test_answers_of_kafka_that_are_lost(
     sinks = numbers.kafka_sinks(f"127.0.0.1:{kafka_proxy.port}", name)
 
     try:
-        with running(tmp_path / "store", sinks, limit) as statuses:
+        with running(tmp_path / "store", sinks, limit, hold_at=0) as statuses:
             statuses.wait_for(lambda s: s.epoch is not None)
             kafka_proxy.is_on = True
     finally:

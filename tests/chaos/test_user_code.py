@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from riverlock.storage.local import LocalStorage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.chaos, pytest.mark.spark]
+pytestmark = pytest.mark.chaos
 
 
 @pytest.fixture(autouse=True)
@@ -55,11 +56,18 @@ class Poisoned(rl.Process):
         yield row.key, self.n
 
 
-def _numbers(flow: rl.Flow, rows: int, **columns: str) -> rl.Stream:
-    source = rl.sources.generator(
-        {"id": "id", "key": "concat('k', id % 10)", **columns}, rows=rows
-    )
+def _numbers(flow: rl.Flow, rows: int) -> rl.Stream:
+    columns = {"id": "id", "key": "concat('k', id % 10)"}
+    source = rl.sources.generator(columns, rows=rows)
     return flow.read(source, uid="numbers")
+
+
+def _numbers_here(
+    flow: rl.Flow, rows: int, key: Callable[[int], str] = lambda n: f"k{n % 10}"
+) -> rl.Stream:
+    """Return the same without Spark."""
+    numbers = flow.read(rl.sources.generator({"id": "id"}, rows=rows), uid="numbers")
+    return numbers.map(lambda r: (r.id, key(r.id)), "id long, key string", uid="keys")
 
 
 def _state(store: Path, operator: str, variable: str) -> list[tuple[Any, ...]]:
@@ -72,6 +80,7 @@ def _state(store: Path, operator: str, variable: str) -> list[tuple[Any, ...]]:
     return [tuple(r.values()) for r in table.to_pylist()]
 
 
+@pytest.mark.spark
 def test_poison_record_fails_its_epoch_and_is_named(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -93,13 +102,19 @@ def test_poison_record_fails_its_epoch_and_is_named(
 
 
 def test_poison_record_goes_to_the_dead_letters_without_a_trace(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     flow, sink, dead = rl.Flow("poison"), rl.sinks.memory(), rl.sinks.memory()
-    keyed = _numbers(flow, 1_000).key_by("key")
+    keyed = _numbers_here(flow, 1_000).key_by("key")
     keyed.process(Poisoned(), uid="count", on_error=dead).write(sink)
 
-    flow.run(str(tmp_path), spark=spark, available_now=True, max_rows_per_epoch=300)
+    flow.run(
+        str(tmp_path),
+        execution="local",
+        parallelism=2,
+        available_now=True,
+        max_rows_per_epoch=300,
+    )
 
     assert len(sink.rows()) == 999
     (letter,) = dead.rows()
@@ -122,6 +137,7 @@ class Unpicklable(rl.Process):
         pass
 
 
+@pytest.mark.spark
 def test_process_that_cannot_be_sent_is_refused_before_anything_is_made(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -141,6 +157,7 @@ class Dies(rl.Process):
         os._exit(3)
 
 
+@pytest.mark.spark
 def test_worker_that_always_dies_ends_the_run_after_a_bounded_number_of_tries(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -167,6 +184,7 @@ class WrongType(rl.Process):
         self.n = "text"
 
 
+@pytest.mark.spark
 def test_value_of_the_wrong_type_is_refused_by_name(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -179,6 +197,7 @@ def test_value_of_the_wrong_type_is_refused_by_name(
     assert (caught.value.operator, caught.value.variable) == ("bad", "n")
 
 
+@pytest.mark.spark
 def test_hot_key_with_nine_tenths_of_the_rows_is_right(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -214,17 +233,16 @@ class Fat(rl.Process):
     "size",
     [512 << 10, 16 << 20, pytest.param(64 << 20, marks=pytest.mark.slow)],
 )
-def test_large_values_and_long_keys_are_kept(
-    spark: SparkSession, tmp_path: Path, size: int
-) -> None:
+def test_large_values_and_long_keys_are_kept(tmp_path: Path, size: int) -> None:
     flow, sink = rl.Flow("fat"), rl.sinks.memory()
-    rows = _numbers(flow, 4, key="repeat(concat('k', id % 2), 1000)")
+    rows = _numbers_here(flow, 4, key=lambda n: f"k{n % 2}" * 1000)
     rows.key_by("key").process(Fat(size), uid="fat").write(sink)
 
     for _ in range(2):
         flow.run(
             str(tmp_path),
-            spark=spark,
+            execution="local",
+            parallelism=2,
             available_now=True,
             max_rows_per_epoch=2,
             max_epochs=1,
@@ -239,6 +257,7 @@ def test_large_values_and_long_keys_are_kept(
     }
 
 
+@pytest.mark.spark
 @pytest.mark.slow
 def test_a_million_keys_in_one_group_are_right(
     spark: SparkSession, tmp_path: Path

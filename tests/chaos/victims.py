@@ -64,7 +64,7 @@ class FraudVictim:
         )
 
     def verdict(self) -> Verdict:
-        spark = rl.session("random kills")
+        spark = rl.spark_session("random kills")
         try:
             found = compare(spark, self.store, self._out, self._rows)
         finally:

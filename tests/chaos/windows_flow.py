@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.unsynced import without_sync
+
 import riverlock as rl
 
 START_US = 1_700_000_000_000_000
@@ -75,7 +77,7 @@ def build(out: str, url: str, rows: int) -> rl.Flow:
         .agg(n="count(*)", total="sum(amount)", uid="tumbling")
     )
     keys = ["buyer", "window_start"]
-    table = rl.sinks.sql(url, table="tumbling", mode="upsert", key=keys, create=True)
+    table = rl.sinks.sql(url, table="tumbling", how="upsert", key=keys, create=True)
     tumbling.write(table, mode="update", uid="to-tumbling")
 
     sliding = (
@@ -94,7 +96,7 @@ def build(out: str, url: str, rows: int) -> rl.Flow:
         .agg(n="count(*)", total="sum(amount)", uid="sessions")
     )
     table = rl.sinks.sql(
-        url, table="sessions", mode="upsert", key=keys, deletes="gone", create=True
+        url, table="sessions", how="upsert", key=keys, deletes="gone", create=True
     )
     sessions.write(table, mode="update", uid="to-sessions")
 
@@ -117,6 +119,7 @@ def _table(url: str, name: str) -> Any:
 
 
 def main() -> int:
+    without_sync()
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("--store", "--out", "--url"):
         parser.add_argument(name, required=True)

@@ -21,6 +21,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.unsynced import without_sync
+
 import riverlock as rl
 from riverlock.core.errors import RiverlockError
 from riverlock.core.faults import DIRECTORY_VARIABLE, PLAN_VARIABLE
@@ -241,7 +243,7 @@ def session(options: Options) -> Any:
         }
     if options.master.startswith("spark:"):
         return _users_own(options.master, conf)
-    return rl.session("chaos", master=options.master, conf=conf)
+    return rl.spark_session("chaos", master=options.master, conf=conf)
 
 
 def _users_own(master: str, conf: dict[str, str]) -> Any:
@@ -254,6 +256,8 @@ def _users_own(master: str, conf: dict[str, str]) -> Any:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.memory": "512m",
+        # They start as fast as the driver: see tools/java_archive.py.
+        "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
     }
@@ -281,6 +285,7 @@ def parse(argv: list[str]) -> Options:
 
 
 def main() -> int:
+    without_sync()
     options = parse(sys.argv[1:])
     spark = session(options)
     print("session", flush=True)

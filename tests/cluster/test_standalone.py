@@ -69,6 +69,8 @@ class Cluster:
             "JAVA_HOME": str(ensure_java()),
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
+            # As fast as drivers start: see tools/java_archive.py.
+            "SPARK_DAEMON_JAVA_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", ""),
         }
         log = self.root / f"{what.rpartition('.')[2]}-{host}.log"
         with log.open("wb") as out:

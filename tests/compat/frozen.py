@@ -133,7 +133,7 @@ def make(spark: SparkSession, place: Path) -> None:
 
         (folder / "a.txt").write_text("to be\nor not\nto be\n")
         run(parent, ROWS, parallelism=1, max_epochs=2)
-        rl.stores.pin(str(parent), "early", note="before the change")
+        rl.stores.savepoint(str(parent), "early", note="before the change")
         asked = CliRunner().invoke(main, ["set", str(parent), "many.factor=3"])
         assert asked.exit_code == 0, asked.output
         (folder / "b.txt").write_text("not\nto be\n")

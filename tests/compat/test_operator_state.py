@@ -15,19 +15,19 @@ import riverlock as rl
 import riverlock.operators as operators_package
 from riverlock.core.types import schema_of
 from riverlock.operators.aggregates.whole_table import WholeTable
-from riverlock.operators.built_in import (
-    BuiltIn,
-    Count,
-    MapWithState,
-    Reduce,
-    UpdateState,
-)
-from riverlock.operators.deduplicate import Deduplicate
+from riverlock.operators.base import BuiltIn
+from riverlock.operators.by_key.count import Count
+from riverlock.operators.by_key.deduplicate import Deduplicate
+from riverlock.operators.by_key.map_with_state import MapWithState
+from riverlock.operators.by_key.reduce import Reduce
+from riverlock.operators.by_key.running_count import RunningCount
+from riverlock.operators.by_key.sample import Sample
+from riverlock.operators.by_key.top import Ranking, Top
+from riverlock.operators.by_key.update_state import UpdateState
 from riverlock.operators.joins.interval_join import IntervalJoin
 from riverlock.operators.joins.keyed_join import LatestJoin, Lookup
 from riverlock.operators.joins.windowed_join import WindowedJoin
 from riverlock.operators.match.match_operator import Match
-from riverlock.operators.top import Ranking, Top
 from riverlock.operators.windows.count_windows import Counted
 from riverlock.operators.windows.sliding_reduce import SlidingReduce
 from riverlock.operators.windows.triggered_windows import Triggered
@@ -60,6 +60,7 @@ def operators() -> list[tuple[str, BuiltIn]]:
     early, name = Trigger(count=1), ("name",)
     return [
         ("`count`", Count()),
+        ("`running_count`", RunningCount()),
         ("`reduce`", Reduce(function)),
         ("`map_with_state`", MapWithState(function, STATE, LEFT, "1 hour")),
         ("`update_state_by_key`", UpdateState(function, STATE)),
@@ -67,6 +68,7 @@ def operators() -> list[tuple[str, BuiltIn]]:
         ("mode `complete`", WholeTable()),
         ("`deduplicate`", Deduplicate(DAY, timing)),
         ("`top`", Top(best)),
+        ("`sample`", Sample(3)),
         ("`match`", Match(pattern, LEFT, function, timing)),
         ("`window.top`", WindowTop(best, HOURS, 0)),
         ("`window.reduce`", WindowReduce(function, HOURS, 0)),
@@ -132,7 +134,8 @@ def test_the_table_lists_what_operators_declare() -> None:
 def test_every_operator_is_in_the_table() -> None:
     known = {type(operator).__name__ for _, operator in operators()}
     # What others are made of; and aggregates, whose state users name (§5.2).
-    apart = {"BuiltIn", "Join", "EventTimeJoin", "WindowFunction", "Aggregate"}
+    apart = {"BuiltIn", "KeyByKey", "Join", "EventTimeJoin", "WithLateness"}
+    apart |= {"WindowFunction", "Aggregate"}
     found = set()
     for info in walk_packages(operators_package.__path__, "riverlock.operators."):
         for name, kind in vars(import_module(info.name)).items():

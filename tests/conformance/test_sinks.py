@@ -60,12 +60,12 @@ class TestFiles(SinkConformance):
 
 
 class TestSqlite(SinkConformance):
-    mode = "append"
+    how = "append"
 
     def make_sink(self, folder: Path) -> Sink:
         url = f"sqlite:///{folder}/out.db"
-        key = ["id"] if self.mode == "upsert" else []
-        return rl.sinks.sql(url, table="out", mode=self.mode, key=key, create=True)
+        key = ["id"] if self.how == "upsert" else []
+        return rl.sinks.sql(url, table="out", how=self.how, key=key, create=True)
 
     def read_rows(self, sink: Sink) -> Iterable[tuple[object, ...]]:
         assert isinstance(sink, SqlSink)
@@ -74,11 +74,11 @@ class TestSqlite(SinkConformance):
 
 
 class TestSqliteUpsert(TestSqlite):
-    mode = "upsert"
+    how = "upsert"
 
 
 class TestPostgres(SinkConformance):
-    mode = "upsert"
+    how = "upsert"
     secret = PG_PASSWORD
 
     @pytest.fixture(autouse=True)
@@ -91,8 +91,8 @@ class TestPostgres(SinkConformance):
         return rl.sinks.sql(
             self.server.url(),
             table=f"{self.schema}.out",
-            mode=self.mode,
-            key=["id"] if self.mode == "upsert" else [],
+            how=self.how,
+            key=["id"] if self.how == "upsert" else [],
             create=True,
         )
 
@@ -108,7 +108,7 @@ class TestPostgres(SinkConformance):
 
 
 class TestMariadb(TestPostgres):
-    mode = "append"
+    how = "append"
     secret = MARIADB_PASSWORD
 
     @pytest.fixture(autouse=True)

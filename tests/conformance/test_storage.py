@@ -14,6 +14,7 @@ import pytest
 
 from riverlock.core.errors import StorageError, StorageNotFoundError
 from riverlock.storage import LocalStorage, Reason, Storage
+from riverlock.storage.memory import MemoryStorage
 from riverlock.storage.object import ObjectStorage
 
 RACERS = 8
@@ -43,12 +44,29 @@ def make_s3(_: Path, endpoint: Callable[[], str]) -> Storage:
     )
 
 
-@pytest.fixture(params=[make_local, make_object_file, make_s3])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    made: Storage = request.param(
+def make_memory(_: Path, __: Callable[[], str]) -> Storage:
+    return MemoryStorage()
+
+
+SHARED = [make_local, make_object_file, make_s3]
+
+
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    found: Storage = request.param(
         tmp_path, lambda: request.getfixturevalue("s3_endpoint")
     )
-    return made
+    return found
+
+
+@pytest.fixture(params=[*SHARED, make_memory])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    return made(request, tmp_path)
+
+
+@pytest.fixture(params=SHARED)
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """A storage that other processes reach, too."""
+    return made(request, tmp_path)
 
 
 def paths(storage: Storage, prefix: str = "") -> list[str]:
@@ -163,8 +181,8 @@ def race(argument: tuple[bytes, str, int]) -> tuple[bool, bytes]:
     return won, storage.get(path)
 
 
-def test_put_if_absent_has_one_winner_of_eight_processes(storage: Storage) -> None:
-    pickled = pickle.dumps(storage)
+def test_put_if_absent_has_one_winner_of_eight_processes(shared: Storage) -> None:
+    pickled = pickle.dumps(shared)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(RACERS, mp_context=context) as pool:
         for turn in range(ROUNDS):
@@ -178,13 +196,13 @@ def test_put_if_absent_has_one_winner_of_eight_processes(storage: Storage) -> No
             assert {seen for _, seen in results} == {f"racer {winners[0]}".encode()}
 
 
-def test_storage_survives_pickling_after_use(storage: Storage) -> None:
-    storage.put("a", b"x")
+def test_storage_survives_pickling_after_use(shared: Storage) -> None:
+    shared.put("a", b"x")
 
-    copy = pickle.loads(pickle.dumps(storage))
+    copy = pickle.loads(pickle.dumps(shared))
 
     assert copy.get("a") == b"x"
-    assert copy.uri == storage.uri
+    assert copy.uri == shared.uri
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ def build(url: str, schema: str) -> rl.Flow:
     rows = flow.read(rl.sources.generator(COLUMNS, rows=ROWS), uid="rows")
     totals = rows.key_by("k").agg(n="count(*)", total="sum(amount)", uid="totals")
     rows.write(sink("raw"), uid="raw")
-    totals.write(sink("totals", mode="upsert", key="k"), mode="update", uid="upserts")
-    totals.write(sink("report", mode="replace"), mode="complete", uid="report")
+    totals.write(sink("totals", how="upsert", key="k"), mode="update", uid="upserts")
+    totals.write(sink("report", how="replace"), mode="complete", uid="report")
     return flow
 
 

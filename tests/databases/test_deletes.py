@@ -62,7 +62,7 @@ def test_rows_that_are_taken_back_are_deleted(
     sink = rl.sinks.sql(
         place.url,
         table=f"{before}kept",
-        mode="upsert",
+        how="upsert",
         key=["name", "at", "rate", "flag"],
         create=True,
         deletes="gone",
@@ -110,7 +110,7 @@ def test_text_deletes_by_a_key_of_another_type(
     sink = rl.sinks.sql(
         place.url,
         table=f"{place.schema}.kept",
-        mode="upsert",
+        how="upsert",
         key=["id", "day", "code"],
         deletes="gone",
     )
@@ -146,15 +146,15 @@ def test_what_cannot_delete_is_refused() -> None:
     def sink(deletes: str, **more: Any) -> Any:
         return rl.sinks.sql("sqlite:///x.db", table="t", deletes=deletes, **more)
 
-    with pytest.raises(InvalidConfigError, match="mode 'append'"):
+    with pytest.raises(InvalidConfigError, match="how='append'"):
         sink("gone")
     with pytest.raises(InvalidConfigError, match="beside the key"):
-        sink("k", mode="upsert", key="k")
+        sink("k", how="upsert", key="k")
     use = SinkUse(uid="t", schema=schema_of("k int, gone int"), replaces=False)
-    with pytest.raises(InvalidFlowError, match="found int"):
-        sink("gone", mode="upsert", key="k").stager(use)
+    with pytest.raises(InvalidFlowError, match="got int"):
+        sink("gone", how="upsert", key="k").stager(use)
     with pytest.raises(InvalidFlowError, match="no such column"):
-        sink("away", mode="upsert", key="k").stager(use)
+        sink("away", how="upsert", key="k").stager(use)
 
 
 GAP = 10
@@ -204,7 +204,7 @@ def test_sessions_that_merge_leave_one_row(spark: SparkSession, tmp_path: Path) 
         return rl.sinks.sql(
             place.url,
             table=name,
-            mode="upsert",
+            how="upsert",
             key=["user", begin],
             create=True,
             deletes="gone",

@@ -42,12 +42,12 @@ def test_an_outage_is_waited_out(
 ) -> None:
     server = request.getfixturevalue(name)
     place = SERVERS[name](server)
-    limit = 30 * numbers.EPOCH_ROWS
+    limit = 100 * numbers.EPOCH_ROWS
+    sinks = numbers.sinks_of(place.url, place.schema)
 
-    with running(
-        tmp_path / "store", numbers.sinks_of(place.url, place.schema), limit
-    ) as statuses:
-        statuses.wait_for(lambda s: s.epoch is not None and s.epoch >= 2)
+    with running(tmp_path / "store", sinks, limit, hold_at=2) as statuses:
+        statuses.wait_for(lambda s: s.epoch == 2)
+        statuses.let_go()
         server.stop(signal.SIGKILL)  # a crash; also of transactions under way
         try:
             waiting = statuses.wait_for(lambda s: s.state == "waiting")
@@ -77,7 +77,7 @@ def test_commits_whose_answer_is_lost_happen_once(
     sinks = numbers.sinks_of(server.url(proxy.port), place.schema)
 
     try:
-        with running(tmp_path / "store", sinks, limit) as statuses:
+        with running(tmp_path / "store", sinks, limit, hold_at=0) as statuses:
             statuses.wait_for(lambda s: s.epoch is not None)
             proxy.is_on = True
         # The answer to the last sweep may be lost, too: the next commit sweeps.

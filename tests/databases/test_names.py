@@ -62,12 +62,12 @@ def test_any_name_of_a_column(how: str, place: Place, store: LocalStorage) -> No
         (Field("100%", number), *(Field(n, text) for n in COLUMNS if n != "100%"))
     )
     of = Schema((*schema.fields, Field("gone %s", type_of("boolean"))))
-    mode = "upsert" if how == "deletes" else how
-    more: dict[str, Any] = {"key": ["100%", "%s"]} if mode == "upsert" else {}
+    kind = "upsert" if how == "deletes" else how
+    more: dict[str, Any] = {"key": ["100%", "%s"]} if kind == "upsert" else {}
     if how == "deletes":
         more["deletes"] = "gone %s"
     table = named(place, '100% of %s: it\'s a "table"?')
-    sink = rl.sinks.sql(place.url, table=table, mode=mode, create=True, **more)
+    sink = rl.sinks.sql(place.url, table=table, how=kind, create=True, **more)
     use = SinkUse(
         uid="out",
         schema=of if how == "deletes" else schema,

@@ -111,17 +111,17 @@ def test_mariadb(mariadb_clerk: Clerk, store: LocalStorage) -> None:
 
 def _check_rights_of_the_table(clerk: Clerk, store: LocalStorage) -> None:
     """Rows may be added by now, not replaced."""
-    upsert = clerk.committer(store, mode="upsert", key="id")
+    upsert = clerk.committer(store, how="upsert", key="id")
     with pytest.raises(InvalidConfigError, match=r"GRANT .*UPDATE.* ON .*out.* TO"):
         upsert.probe()
     clerk.grant("UPDATE", "out")
     upsert.probe()
 
-    for how in ({"mode": "replace"}, {"mode": "upsert", "key": "id", "deletes": "d"}):
+    for how in ({"how": "replace"}, {"how": "upsert", "key": "id", "deletes": "d"}):
         with pytest.raises(InvalidConfigError, match=r"GRANT .*DELETE.* ON .*out.* TO"):
             clerk.committer(store, **how).probe()
     clerk.grant("DELETE", "out")
-    clerk.committer(store, mode="replace").probe()
+    clerk.committer(store, how="replace").probe()
 
 
 def _check_table_of_an_older_version(clerk: Clerk, store: LocalStorage) -> None:

@@ -117,7 +117,7 @@ def test_rows_of_a_transaction_that_commits_late_are_not_missed(
         # What has come meanwhile does not have to wait for itself.
         found, end = settled(reader, start)
         assert found == [(1, "slow"), (2, "fast")]
-        assert end == {"value": 2, "rows": 2}
+        assert end == {**start, "value": 2, "rows": 2}
 
 
 def test_a_transaction_that_began_earlier_may_still_write_its_time(
@@ -202,6 +202,39 @@ def test_mysql_wants_to_know_how_long_transactions_are() -> None:
         rl.sources.sql("mysql://u:s3cret@h/d", table="t", column="id")
 
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["postgres", "mariadb"])
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("BIGINT", ["1", "2", "3"]),
+        ("DECIMAL(9,2)", ["1.10", "1.20", "1.30"]),
+        ("VARCHAR(9)", ["'a'", "'b'", "'c'"]),
+        ("DATE", ["'2026-01-01'", "'2026-01-02'", "'2026-01-03'"]),
+        ("TIMESTAMP(6)", ["'2026-01-01'", "'2026-01-02'", "'2026-01-02 00:00:01.5'"]),
+    ],
+)
+def test_a_row_of_a_server_that_is_added_behind_the_position_is_told(
+    request: pytest.FixtureRequest, name: str, kind: str, values: list[str]
+) -> None:
+    server: Postgres | Mariadb = request.getfixturevalue(name)
+    table = table_in(server, f"c {kind} PRIMARY KEY")
+    for value in values:
+        server.query(f"INSERT INTO {table} VALUES ({value})")
+    delay = "0 seconds" if name == "mariadb" else None
+    with closing(
+        reader_of(server.url(), table=table, column="c", delay=delay)
+    ) as reader:
+        found, position = settled(reader, reader.initial())
+        assert len(found) == 3
+        assert everything(reader, position) == ([], position)
+        server.query(f"DELETE FROM {table} WHERE c > {values[0]}")
+        assert everything(reader, position) == ([], position)
+        server.query(f"INSERT INTO {table} VALUES ({values[1]})")
+
+        with pytest.raises(SourceError, match=r"a row with c = .* was added"):
+            everything(reader, position)
 
 
 def test_equal_values_stay_together_and_each_row_is_read_once(
@@ -361,7 +394,8 @@ def test_a_table_of_a_server_is_waited_for_if_asked(
         with pytest.raises(SourceUnavailableError, match=f"no table {name}"):
             reader.initial()
         server.query(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
-        assert reader.initial() == {"value": None, "rows": 0}
+        begin = reader.initial()
+        assert (begin["value"], begin["rows"]) == (None, 0)
 
 
 def test_what_is_not_there_is_told_before_anything_is_read(file: Path) -> None:

@@ -87,7 +87,7 @@ class Table:
         name = "out" if place.schema is None else f"{place.schema}.out"
         self.sink: SqlSink = rl.sinks.sql(place.url, table=name, **how)
         self.use = SinkUse(
-            uid="out", schema=schema_of(columns), replaces=how.get("mode") == "replace"
+            uid="out", schema=schema_of(columns), replaces=how.get("how") == "replace"
         )
         self.store, self.epoch = store, 0
         self.committer: SqlCommitter = self.sink.committer(self.use, store)
@@ -115,7 +115,7 @@ class Table:
 
 
 def test_values_come_back_as_they_were(place: Place, store: LocalStorage) -> None:
-    table = Table(place, store, ALL, mode="upsert", key="id", create=True).open()
+    table = Table(place, store, ALL, how="upsert", key="id", create=True).open()
     nulls = {"id": 1} | {name: None for name in FIRST if name != "id"}
     table.write({**FIRST, "text": ""}, FIRST, nulls)
 
@@ -140,7 +140,7 @@ def test_values_come_back_as_they_were(place: Place, store: LocalStorage) -> Non
 
 def test_modes(place: Place, store: LocalStorage) -> None:
     columns, read = "k string, n int", "SELECT k, n FROM {}out ORDER BY k, n"
-    keyed = Table(place, store, columns, mode="upsert", key="k", create=True).open()
+    keyed = Table(place, store, columns, how="upsert", key="k", create=True).open()
     keyed.write({"k": "a", "n": 1}, {"k": "b", "n": 1}, {"k": "a", "n": 2})
     # Nothing but bytes decides which keys are the same.
     keyed.write({"k": "b", "n": 3}, {"k": "A", "n": 4}, {"k": "a ", "n": 5})
@@ -148,14 +148,14 @@ def test_modes(place: Place, store: LocalStorage) -> None:
     (found,) = place.snapshot(read)
     assert {tuple(r) for r in found} == {("a", 2), ("b", 3), ("A", 4), ("a ", 5)}
 
-    whole = Table(place, store, columns, mode="replace")
+    whole = Table(place, store, columns, how="replace")
     whole.epoch = 5
     whole.open(run=2)
     whole.write({"k": "x", "n": 1})
     whole.write({"k": "y", "n": 2}, {"k": "z", "n": 3})
     assert [tuple(r) for r in place.snapshot(read)[0]] == [("y", 2), ("z", 3)]
 
-    more = Table(place, store, columns, mode="append")
+    more = Table(place, store, columns, how="append")
     more.epoch = 9
     more.open(run=3)
     more.write({"k": "q", "n": 9})
@@ -172,7 +172,7 @@ def test_keys_that_others_add_during_the_commit_are_replaced(
 ) -> None:
     place = postgres_place(postgres)
     columns, name = "k string, n int", f"{place.schema}.out"
-    table = Table(place, store, columns, mode="upsert", key="k", create=True).open()
+    table = Table(place, store, columns, how="upsert", key="k", create=True).open()
     with closing(postgres.connect()) as other, ThreadPoolExecutor(1) as pool:
         other.autocommit = False
         other.execute(f"INSERT INTO {name} VALUES ('b', 0)".encode())
@@ -226,8 +226,8 @@ def test_tables_that_do_not_fit_are_refused_with_all_reasons(
     for words in ("'k'", "'n'", "no column 'extra'"):
         assert words in str(caught.value)
     with pytest.raises(InvalidFlowError, match="unique index of exactly k"):
-        Table(place, store, "k int", mode="upsert", key="k").open()
-    Table(place, store, "k int", mode="append").open().committer.probe()
+        Table(place, store, "k int", how="upsert", key="k").open()
+    Table(place, store, "k int", how="append").open().committer.probe()
 
 
 def _run(place: Place, statement: str) -> None:
@@ -246,7 +246,7 @@ def _run(place: Place, statement: str) -> None:
 
 def test_refused_rows_are_named(place: Place, store: LocalStorage) -> None:
     columns = "k int, name string, n double"
-    table = Table(place, store, columns, mode="upsert", key="k", create=True).open()
+    table = Table(place, store, columns, how="upsert", key="k", create=True).open()
     good = {"k": 1, "name": "two\nlines", "n": 1.0}
 
     with pytest.raises(SinkError, match="key 'k' is null") as caught:
@@ -261,12 +261,12 @@ def test_refused_rows_are_named(place: Place, store: LocalStorage) -> None:
         table.write(good)
     else:
         _run(place, "ALTER TABLE {}out ADD COLUMN short VARCHAR(3)")
-        short = Table(place, store, f"{columns}, short string", mode="append").open()
+        short = Table(place, store, f"{columns}, short string", how="append").open()
         with pytest.raises(SinkError, match=r"(?i)too long.*k=2"):
             short.stage({**good, "short": "abc"}, {**good, "k": 2, "short": "abcd"})
         _run(place, "ALTER TABLE {}out DROP COLUMN short")
         table.write(good)
-        table = Table(place, store, columns, mode="append")
+        table = Table(place, store, columns, how="append")
         table.epoch = 1
         table.open(run=2)
     output = table.stage({**good, "k": 3}, {**good, "k": 1, "n": 2.0})
@@ -292,7 +292,7 @@ def test_rows_staged_elsewhere_are_not_written_here(
     first.committer.commit(0, output)
     second = Table(two, store, "n int", create=True).open(run=2)
 
-    with pytest.raises(CommitRejectedError, match=r"flow\.retired"):
+    with pytest.raises(CommitRejectedError, match=r"flow\.abandoned"):
         second.committer.commit(0, output)
 
     assert two.snapshot("SELECT * FROM out") == [[]]
@@ -317,7 +317,7 @@ def test_a_database_that_went_back_is_noticed(
         (("oracle://u:geheim@h/d",), "sqlite:///"),
         (("nothing",), "no scheme"),
         (("postgresql://u:geheim@h:x/d",), "cannot be parsed"),
-        (("mysql://u:geheim@h",), "no name of a database"),
+        (("mysql://u:geheim@h",), "no database name"),
         (("sqlite://out.db",), "a file"),
     ],
 )
@@ -333,10 +333,10 @@ def test_impossible_urls_are_refused_and_not_repeated(
 
 def test_impossible_modes_are_refused() -> None:
     with pytest.raises(InvalidConfigError, match="append or upsert or replace"):
-        rl.sinks.sql("sqlite:///x.db", table="t", mode="merge")
+        rl.sinks.sql("sqlite:///x.db", table="t", how="merge")
     with pytest.raises(InvalidConfigError, match="no key"):
-        rl.sinks.sql("sqlite:///x.db", table="t", mode="upsert")
-    sink = rl.sinks.sql("sqlite:///x.db", table="t", mode="upsert", key="x")
+        rl.sinks.sql("sqlite:///x.db", table="t", how="upsert")
+    sink = rl.sinks.sql("sqlite:///x.db", table="t", how="upsert", key="x")
     use = SinkUse(uid="t", schema=schema_of("k int"), replaces=False)
     with pytest.raises(InvalidFlowError, match="one of k"):
         sink.stager(use)

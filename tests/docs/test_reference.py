@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
+import click
 import pytest
 from tests.docs.blocks import ROOT
 
 import riverlock as rl
+from riverlock.cli import main
 from riverlock.core import errors
 
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 ERRORS = (ROOT / "docs" / "errors.md").read_text()
+COMMANDS = (ROOT / "docs" / "commands.md").read_text()
 
 
 def _first_cells(text: str) -> set[str]:
@@ -23,7 +26,7 @@ def test_reference_lists_the_public_names() -> None:
     assert set(rl.__all__) - _first_cells(REFERENCE) == set()
 
 
-@pytest.mark.parametrize("name", ["sources", "sinks", "stores", "testing"])
+@pytest.mark.parametrize("name", ["sources", "sinks", "stores", "tables", "testing"])
 def test_reference_lists_the_names_of_a_module(name: str) -> None:
     public = set(getattr(rl, name).__all__) - {"MemorySink"}  # what memory() returns
     listed = set(re.findall(rf"`rl\.{name}\.(\w+)", REFERENCE))
@@ -32,11 +35,12 @@ def test_reference_lists_the_names_of_a_module(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [rl.Stream, rl.KeyedStream, rl.WindowedStream, rl.Context, rl.Handle]
+    "kind",
+    [rl.Flow, rl.Stream, rl.KeyedStream, rl.WindowedStream, rl.Context, rl.Handle],
 )
 def test_reference_lists_the_methods(kind: type) -> None:
     # dir: also what a class has from others, such as the joins of keyed streams.
-    public = {n for n in dir(kind) if not n.startswith("_")} - {"keys", "stream"}
+    public = {n for n in dir(kind) if not n.startswith("_")}
 
     assert {n for n in public if not re.search(rf"\b{n}\b", REFERENCE)} == set()
 
@@ -66,6 +70,13 @@ def test_errors_page_lists_every_error() -> None:
 
     assert set(listed) == expected
     assert len(listed) == len(expected)
+
+
+def test_commands_page_lists_every_command() -> None:
+    listed = re.findall(r"^\| `riverlock ([a-z]+)", COMMANDS, re.MULTILINE)
+
+    assert isinstance(main, click.Group)
+    assert sorted(listed) == sorted(main.list_commands(click.Context(main)))
 
 
 def test_error_codes_are_distinct() -> None:

@@ -201,7 +201,7 @@ def test_a_parquet_file_that_was_cut_is_an_error_that_names_it(
     with pytest.raises(SourceError, match=r"a\.parquet") as caught:
         whole(reader)
 
-    assert "take it away" in caught.value.hint
+    assert "remove it" in caught.value.hint
     file.write_bytes(whole_file)
     stream, bad = whole(reader_of(spark, tmp, source))
     assert (stream.count(), bad.count()) == (2_000, 0)

@@ -17,9 +17,10 @@ from pyspark.sql import functions as F
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import from_micros
-from riverlock.engines.jobs.runner import check
-from riverlock.engines.jobs.stages import KeyedStage, WriteStage
+from riverlock.engines.running import check
+from riverlock.flow.inside import program_of
 from riverlock.snapshot.catalog import Catalog
+from riverlock.stages.compiled import KeyedStage, WriteStage
 from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark
@@ -174,7 +175,7 @@ def test_a_row_of_the_wrong_type_is_a_dead_letter_of_its_record(
     assert [id for i, id in out.rows() if i is None] == ["#5"]
     letters = {row[5].split("i=")[1][0]: row[3] for row in dead.rows()}
     assert sorted(letters) == ["1", "2"]
-    assert "column 'i' is int, found 'x'" in letters["1"]
+    assert "column 'i' needs int, got 'x'" in letters["1"]
     # What the record gave before is taken back.
     assert 4 not in [abs(i) for i, _ in many.rows()]
     assert len(many.rows()) == 16
@@ -264,7 +265,7 @@ def test_a_task_that_dies_leaves_nothing_of_its_rows(
 
 def shared(flow: rl.Flow, spark: SparkSession) -> int:
     """Return how many steps are evaluated once and stored for later stages."""
-    stages = check(flow, spark=spark).stages
+    stages = check(program_of(flow), spark=spark).stages
     writes = [s for s in stages if isinstance(s, WriteStage)]
     return sum(t.is_staged for s in writes for t in s.targets.values())
 
@@ -314,7 +315,7 @@ def test_steps_that_one_stage_reads_are_not_stored(
     mapped.with_column("id", "uuid()").write(rl.sinks.memory()).write(rl.sinks.memory())
 
     assert shared(flow, spark) == 0
-    (stage,) = check(flow, spark=spark).stages
+    (stage,) = check(program_of(flow), spark=spark).stages
     assert len(stage.targets["main"].sinks) == 2
 
 
@@ -327,7 +328,7 @@ def test_only_what_can_be_known_before_its_epoch_is_read_ahead(
         stream = flow.read(source, uid="in")
         stream.key_by("k").count(uid="a").write(rl.sinks.memory())
         stream.where("k > 1").key_by("k").count(uid="b").write(rl.sinks.memory())
-        stages = check(flow, spark=spark).stages
+        stages = check(program_of(flow), spark=spark).stages
         return [s.can_read_ahead for s in stages if isinstance(s, KeyedStage)]
 
     assert ahead(n="id") == [True, True]

@@ -145,7 +145,7 @@ def test_without_dead_letters_the_row_is_named_before_the_epoch_is_decided(
     }[kind]()
     made.write(rl.sinks.memory(), uid="out")
 
-    with pytest.raises(TimeRangeError, match="outside of the years 1 to 9999") as found:
+    with pytest.raises(TimeRangeError, match="outside the years 1 to 9999") as found:
         run(flow, spark, tmp_path / "store")
 
     assert (found.value.__dict__["operator"], found.value.__dict__["epoch"]) == (
@@ -162,14 +162,14 @@ def test_sinks_take_far_times_or_refuse_them_before_the_epoch_is_decided(
 ) -> None:
     refusing: dict[str, Any] = {
         "sqlite": rl.sinks.sql(
-            f"sqlite:///{tmp_path}/o.db", table="t", create=True, mode="append"
+            f"sqlite:///{tmp_path}/o.db", table="t", create=True, how="append"
         ),
         "function": rl.sinks.for_each_row(lambda row, name: None),
     }
     for name, sink in refusing.items():
         flow = rl.Flow(name)
         rows_of(flow, tmp_path / "in").write(sink, uid="out")
-        with pytest.raises(SinkError, match="outside of the years 1 to 9999"):
+        with pytest.raises(SinkError, match="outside the years 1 to 9999"):
             run(flow, spark, tmp_path / name)
         assert epochs(tmp_path / name) == []
     with sqlite3.connect(tmp_path / "o.db") as connection:

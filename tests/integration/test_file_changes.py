@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import riverlock as rl
-from riverlock.core.errors import SourceError
+from riverlock.core.errors import InvalidFlowError, SourceError
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.open import open_storage
 
@@ -217,5 +217,19 @@ def test_a_folder_that_goes_away_stops_a_flow_that_reads_it(
 
     (tmp_path / "in").rename(tmp_path / "elsewhere")
 
-    with pytest.raises(SourceError, match="in is not there"):
+    with pytest.raises(SourceError, match="in does not exist"):
         run(flow_of(tmp_path / "in", out), tmp_path, spark)
+
+
+def test_a_flow_does_not_read_what_it_writes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each run would take the rows of the one before for more input."""
+    folder = tmp_path / "data"
+    put(folder, "a.json", 1)
+    out = rl.sinks.files(str(folder / "out"), format="json")
+
+    with pytest.raises(InvalidFlowError, match="read what it writes"):
+        run(flow_of(folder, out), tmp_path, spark)
+
+    assert [p.name for p in folder.iterdir()] == ["a.json"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,6 @@ from riverlock.cli import main
 from riverlock.core.errors import InvalidConfigError
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.open import open_storage
-
-pytestmark = pytest.mark.spark
 
 APP = """\
 import riverlock as rl
@@ -73,6 +72,7 @@ def app(tmp_path: Path) -> Iterator[Path]:
             del sys.modules[name]
 
 
+@pytest.mark.spark
 def test_operators_that_changed_places_do_not_take_each_others_state(
     spark: SparkSession, app: Path, tmp_path: Path
 ) -> None:
@@ -108,22 +108,46 @@ def test_operators_that_changed_places_do_not_take_each_others_state(
     assert counts == {"process-1": 20, "process-2": 20_000}
 
 
+@pytest.mark.spark
 def test_check_says_whose_state_hangs_on_the_order(
     spark: SparkSession, app: Path
 ) -> None:
     found = CliRunner().invoke(main, ["check", f"{app}:first", "--json"])
     shown = CliRunner().invoke(main, ["check", f"{app}:first"])
 
-    assert json.loads(found.stdout)["generated"] == [
+    generated = json.loads(found.stdout)["generated"]
+    lines = [each.pop("line") for each in generated]
+    assert generated == [
         {"uid": f"process-{n}", "of": of, "write": f'uid="process-{n}"'}
         for n, of in (
             (1, "operator Small by k of numbers"),
             (2, "operator Large by k of numbers"),
         )
     ]
+    assert all(line.startswith(f"{app}:") for line in lines)
     assert 'uid="process-2"' in shown.output
 
 
+def test_a_start_says_which_uids_to_write(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flow = rl.Flow("told")
+    numbers = flow.read(rl.sources.generator({"k": "id"}, rows=5), uid="numbers")
+    numbers.key_by("k").count().write(rl.sinks.memory(), uid="out")
+
+    flow.run(str(tmp_path / "store"), execution="local", available_now=True)
+
+    (told,) = [
+        text
+        for text in map(logging.LogRecord.getMessage, caplog.records)
+        if 'uid="count-1"' in text
+    ]
+    assert 'uid="count-1" for operator Count by k of numbers in ' in told
+    assert f"{__file__}:" in told
+    assert 'numbers.key_by("k").count()' in told
+
+
+@pytest.mark.spark
 def test_sources_that_changed_places_do_not_take_each_others_offsets(
     spark: SparkSession, tmp_path: Path
 ) -> None:

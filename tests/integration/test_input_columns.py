@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 import riverlock as rl
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
-from riverlock.engines.jobs.runner import check
+from riverlock.engines.running import check
+from riverlock.flow.inside import program_of
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.open import open_storage
 
@@ -98,14 +99,14 @@ def test_columns_come_go_and_widen_at_a_restart(
         " price int is new"
     )
     assert (
-        "found note string is gone, which 'totals' was given, spare int is bigint now,"
+        "got note string is gone, which 'totals' was given, spare int is bigint now,"
         " more string is new"
     ) in gone.value.message
-    assert "flow.retired('orders.note')" in gone.value.hint
+    assert "flow.retired_columns('orders', 'note')" in gone.value.hint
 
     # Wider, new, and one less that no code was given.
     flow, out = orders(tmp_path, WIDER)
-    steps = check(flow, spark=spark).inputs(first).steps
+    steps = check(program_of(flow), spark=spark).inputs(first).steps
     assert [(s.variable, str(s.action)) for s in steps] == [
         ("amount", "widened"),
         ("spare", "dropped"),

@@ -366,7 +366,7 @@ def test_joined_rows_can_be_joined_again(
     left, right = streams(flow, tables)
     first = left.join_latest(right, how="left", uid="first")
     again = first.select("user", "n", "p", "at as t")
-    twins = left.stream.select("user as twin", "n as m").key_by("twin", "m")
+    twins = left._whole.select("user as twin", "n as m").key_by("twin", "m")
     again.key_by("user", "n").join(
         twins, within=("0s", "0s"), how="inner", uid="second"
     ).write(out)
@@ -445,15 +445,15 @@ def test_what_only_spark_knows_is_checked_before_anything_runs(
     within = ("0s", "1s")
 
     def cast(left: Any, right: Any) -> Any:
-        wide = right.stream.with_column("id", "p")
+        wide = right._whole.with_column("id", "p")
         left.join(wide.key_by("id"), within=within)
 
     def gone(left: Any, right: Any) -> Any:
-        less = right.stream.with_column("x", "1").select("p")
+        less = right._whole.with_column("x", "1").select("p")
         left.join(less.key_by("account"), within=within)
 
     def clash(left: Any, right: Any) -> Any:
-        right = right.stream.with_column("n", "p").key_by("account")
+        right = right._whole.with_column("n", "p").key_by("account")
         left.join(right, within=within)
 
     assert "equal types: string" in str(check(cast))

@@ -227,7 +227,7 @@ def test_what_could_not_be_sent_is_refused_before_the_epoch_is_decided(
 
     assert "the row with key b'7'" in large.value.message
     assert "max.message.bytes" in limit.value.message
-    assert "no such topic" in missing.value.message
+    assert "needs an existing topic" in missing.value.message
     assert "none 2" in partition.value.message
     assert all_records(kafka.servers, name) == []
 
@@ -285,7 +285,7 @@ def test_a_probe_says_whether_the_topic_can_be_written(
         made.probe()
 
     probe(kafka.servers, topic())
-    with pytest.raises(InvalidConfigError, match="no such topic"):
+    with pytest.raises(InvalidConfigError, match="needs an existing topic"):
         probe(kafka.servers, "none")
     monkeypatch.setattr("riverlock.connectors.kafka.cluster.WAIT_SECONDS", 0.3)
     with pytest.raises(SinkUnavailableError, match="sink 'out'"):

@@ -206,7 +206,7 @@ def test_a_topic_that_was_made_anew_or_replaced_is_an_error(
 
     assert f"came from {name}, not {other}" in replaced.value.message
     assert "does not exist" in gone.value.message
-    assert "was deleted and made anew" in anew.value.message
+    assert "was deleted and created again" in anew.value.message
 
 
 def test_what_cannot_work_is_refused_without_a_cluster_and_secrets_are_masked() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import pytest
-from pyspark.sql import SparkSession
 
 import riverlock as rl
 from riverlock.core.errors import FencedError, InvalidConfigError, StateSchemaError
@@ -19,7 +18,7 @@ from riverlock.snapshot.retention.policy import Retention, sweep
 from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage.open import open_storage
 
-pytestmark = pytest.mark.spark
+ENGINE: Final = "local"
 
 
 class Total(rl.Process):
@@ -33,8 +32,8 @@ class Total(rl.Process):
 
 def totals(out: Any, rows: int = 100_000, **more: Any) -> rl.Flow:
     flow = rl.Flow("totals", key_groups=8)
-    columns = {"k": "id % 10", "n": "id"}
-    stream = flow.read(rl.sources.generator(columns, rows=rows, **more))
+    numbers = flow.read(rl.sources.generator({"n": "id"}, rows=rows, **more))
+    stream = numbers.map(lambda r: (r.n % 10, r.n), "k bigint, n bigint")
     stream.key_by("k").process(Total(), uid="total").write(out, uid="out")
     return flow
 
@@ -52,10 +51,10 @@ def wait_for(condition: Any, seconds: float = 250) -> None:
     raise TimeoutError(condition)
 
 
-def test_a_handle_shows_stops_and_pins(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_handle_shows_stops_and_pins(tmp_path: Path) -> None:
     out = rl.sinks.memory()
     flow = totals(out, rows=10_000_000, rows_per_second=2000)
-    handle = flow.start(str(tmp_path), spark=spark)
+    handle = flow.start(str(tmp_path), execution=ENGINE)
     wait_for(lambda: (handle.status().epoch or 0) >= 2)
     named = handle.savepoint("v1")
     wait_for(lambda: (handle.status().epoch or 0) > named.regions["main"])
@@ -74,17 +73,17 @@ def test_a_handle_shows_stops_and_pins(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_a_second_driver_is_refused_and_writes_nothing(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However slowly the owner's heart beats here; a beat ends the wait.
     monkeypatch.setattr("riverlock.snapshot.claims._PATIENCE_SECONDS", 250)
     first = totals(rl.sinks.memory(), rows=10_000_000, rows_per_second=1000)
-    handle = first.start(str(tmp_path), spark=spark)
+    handle = first.start(str(tmp_path), execution=ENGINE)
     wait_for(lambda: handle.status().epoch is not None)
 
     with pytest.raises(FencedError) as caught:
         totals(rl.sinks.memory(), rows=10_000_000, rows_per_second=1000).run(
-            str(tmp_path), spark=spark
+            str(tmp_path), execution=ENGINE
         )
 
     assert "process" in str(caught.value)
@@ -95,13 +94,18 @@ def test_a_second_driver_is_refused_and_writes_nothing(
     }
 
 
+@pytest.mark.parametrize(
+    "engine", ["local", pytest.param("jobs", marks=pytest.mark.spark)]
+)
 def test_a_newer_run_fences_the_older_one_within_seconds(
-    spark: SparkSession, tmp_path: Path
+    engine: Literal["local", "jobs"], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     from riverlock.snapshot.format.records import Run
 
+    # On Spark, what it runs is cancelled.
+    spark = request.getfixturevalue("spark") if engine == "jobs" else None
     handle = totals(rl.sinks.memory(), rows=10_000_000, rows_per_second=1000).start(
-        str(tmp_path), spark=spark
+        str(tmp_path), execution=engine, spark=spark
     )
     wait_for(lambda: handle.status().epoch is not None)
     newer = Run(run=2, host="elsewhere", pid=1, token="t", started_us=0)
@@ -112,12 +116,12 @@ def test_a_newer_run_fences_the_older_one_within_seconds(
 
 
 def test_files_stay_bounded_and_history_is_swept(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     out = rl.sinks.memory()
     totals(out, rows=3000).run(
         str(tmp_path),
-        spark=spark,
+        execution=ENGINE,
         available_now=True,
         max_rows_per_epoch=60,
         retain_epochs=5,
@@ -147,10 +151,10 @@ def test_files_stay_bounded_and_history_is_swept(
 
 
 def test_a_store_belongs_to_one_flow_and_its_key_groups(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     totals(rl.sinks.memory(), rows=10).run(
-        str(tmp_path), spark=spark, available_now=True
+        str(tmp_path), execution=ENGINE, available_now=True
     )
     other = rl.Flow("other")
     other.read(rl.sources.generator({"n": "id"}, rows=1)).write(rl.sinks.memory())
@@ -158,9 +162,9 @@ def test_a_store_belongs_to_one_flow_and_its_key_groups(
     groups.read(rl.sources.generator({"n": "id"}, rows=1)).write(rl.sinks.memory())
 
     with pytest.raises(InvalidConfigError, match="flow 'totals'"):
-        other.run(str(tmp_path), spark=spark, available_now=True)
+        other.run(str(tmp_path), execution=ENGINE, available_now=True)
     with pytest.raises(InvalidConfigError, match="fixed when the store was made"):
-        groups.run(str(tmp_path), spark=spark, available_now=True)
+        groups.run(str(tmp_path), execution=ENGINE, available_now=True)
 
 
 class TextTotal(rl.Process):
@@ -184,32 +188,30 @@ class WiderTotal(Total):
 
 
 def test_changed_state_is_refused_added_state_is_not(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     totals(rl.sinks.memory(), rows=100).run(
-        str(tmp_path), spark=spark, available_now=True
+        str(tmp_path), execution=ENGINE, available_now=True
     )
 
     def changed(process: rl.Process) -> rl.Flow:
         flow = rl.Flow("totals", key_groups=8)
-        columns = {"k": "id % 10", "n": "id"}
-        stream = flow.read(rl.sources.generator(columns, rows=200))
+        numbers = flow.read(rl.sources.generator({"n": "id"}, rows=200))
+        stream = numbers.map(lambda r: (r.n % 10, r.n), "k bigint, n bigint")
         stream.key_by("k").process(process, uid="total").write(out)
         return flow
 
     out = rl.sinks.memory()
     for process in (TextTotal(), ExpiringTotal()):
         with pytest.raises(StateSchemaError, match="total: key value of"):
-            changed(process).run(str(tmp_path), spark=spark, available_now=True)
-    changed(WiderTotal()).run(str(tmp_path), spark=spark, available_now=True)
+            changed(process).run(str(tmp_path), execution=ENGINE, available_now=True)
+    changed(WiderTotal()).run(str(tmp_path), execution=ENGINE, available_now=True)
 
     assert dict(out.rows()) == {k: sum(range(k, 200, 10)) for k in range(10)}
 
 
 @pytest.mark.parametrize("name", ["parallelism", "max_rows_per_epoch", "max_epochs"])
-def test_numbers_that_make_no_sense_are_refused(
-    spark: SparkSession, tmp_path: Path, name: str
-) -> None:
+def test_numbers_that_make_no_sense_are_refused(tmp_path: Path, name: str) -> None:
     none: dict[str, Any] = {name: 0}
     with pytest.raises(InvalidConfigError, match=name):
-        totals(rl.sinks.memory()).run(str(tmp_path), spark=spark, **none)
+        totals(rl.sinks.memory()).run(str(tmp_path), execution=ENGINE, **none)

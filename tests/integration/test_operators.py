@@ -2,95 +2,23 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter, defaultdict
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from tests.integration.orders import ORDERS, T0, Row, run, source, state, write_rows
 
 import riverlock as rl
 from riverlock.core.clock import ManualClock
-from riverlock.core.errors import (
-    InvalidFlowError,
-    UndeclaredStateError,
-    UserCodeError,
-)
-from riverlock.core.hidden_columns import SEQ
-from riverlock.engines.jobs.frames.aggregates import Combine
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.state_reader import operator_of, read_entries, read_variable
-from riverlock.snapshot.verbs.verify import verify
-from riverlock.spark.session import job_conf
 from riverlock.storage.open import open_storage
 from riverlock.testing import run_local
 
 pytestmark = pytest.mark.spark
-
-T0 = datetime(2026, 1, 1, tzinfo=UTC)
-Row = tuple[Any, ...]
-
-
-def write_rows(spark: SparkSession, path: Path, rows: list[Row], schema: str) -> str:
-    """Write rows as several Parquet files, in order; returns the directory."""
-    path.mkdir(parents=True, exist_ok=True)
-    size = max(1, len(rows) // 3)
-    for number, begin in enumerate(range(0, len(rows), size)):
-        table = spark.createDataFrame(rows[begin : begin + size], schema).toArrow()
-        import pyarrow.parquet as pq
-
-        pq.write_table(table, path / f"{number:05d}.parquet")
-    return str(path)
-
-
-def source(path: str, schema: str) -> Any:
-    return rl.sources.files(path, format="parquet", schema=schema)
-
-
-def run(flow: rl.Flow, store: Path, spark: SparkSession, **options: Any) -> None:
-    options = {"available_now": True, "max_rows_per_epoch": 150, **options}
-    flow.run(str(store), spark=spark, **options)
-    assert all(report.is_whole for report in verify(Catalog(open_storage(str(store)))))
-
-
-def state(store: Path, uid: str, name: str) -> list[Row]:
-    catalog = Catalog(open_storage(str(store)))
-    manifest = catalog.resolve(None)
-    found = operator_of(manifest, uid, store="")
-    entries = read_entries(catalog.storage, found, now_us=manifest.now_us)
-    if entries is None:
-        return []
-    table = read_variable(entries, found, name)
-    return [tuple(r.values()) for r in table.to_pylist()]
-
-
-ORDERS = "user string, n bigint, amount double, at timestamp"
-
-
-@pytest.fixture(scope="module")
-def orders() -> list[Row]:
-    rng = random.Random(7)
-    users = ["ann", "bob", "zoë", "日本", "", None, "k" * 700]
-    return [
-        (
-            rng.choice(users),
-            i,
-            float(rng.randrange(100)),
-            T0 + timedelta(seconds=i + rng.randrange(-5, 5)),
-        )
-        for i in range(500)
-    ]
-
-
-@pytest.fixture(scope="module")
-def orders_dir(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, orders: list[Row]
-) -> str:
-    return write_rows(spark, tmp_path_factory.mktemp("orders"), orders, ORDERS)
 
 
 class Everything(rl.Process):
@@ -289,48 +217,13 @@ def test_processing_timers_and_timeouts_follow_the_clock(
     assert state(tmp_path / "store", "m", "timers") == []
 
 
-def test_aggregates_equal_spark_sql(
-    spark: SparkSession, tmp_path: Path, orders_dir: str
-) -> None:
-    flow = rl.Flow("agg")
-    out = rl.sinks.memory()
-    stream = flow.read(source(orders_dir, ORDERS))
-    stream = stream.with_column("money", "cast(amount as decimal(12,2))").with_column(
-        "maybe", F.when(F.col("n") % 3 == 0, F.col("n"))
-    )
-    stream.key_by("user").agg(
-        n="count(*)",
-        some="count(maybe)",
-        total=F.sum("amount"),
-        low=F.min("maybe"),
-        high="max(at)",
-        mean=F.avg("n"),
-        money=F.sum("money"),
-        mean_money="avg(money)",
-    ).write(out)
-
-    run(flow, tmp_path, spark)
-
-    newest: dict[Any, Row] = {r[0]: r for r in out.rows()}
-    frame = spark.read.parquet(orders_dir)
-    frame.createOrReplaceTempView("orders_agg")
-    expected = spark.sql(
-        """select user, count(*), count(if(n % 3 = 0, n, null)), sum(amount),
-           min(if(n % 3 = 0, n, null)), max(at), avg(n),
-           sum(cast(amount as decimal(12,2))), avg(cast(amount as decimal(12,2)))
-           from orders_agg group by user"""
-    ).toArrow()
-    assert newest == {r["user"]: tuple(r.values()) for r in expected.to_pylist()}
-    assert isinstance(newest["ann"][7], Decimal)
-
-
-def test_count_and_reduce_give_the_running_value(
+def test_running_count_and_reduce_emit_the_running_value(
     spark: SparkSession, tmp_path: Path, orders: list[Row], orders_dir: str
 ) -> None:
     flow = rl.Flow("small")
     counts, sums = rl.sinks.memory(), rl.sinks.memory()
     keyed = flow.read(source(orders_dir, ORDERS)).key_by("user")
-    keyed.count().write(counts)
+    keyed.running_count().write(counts)
     keyed.reduce(lambda a, b: (a.user, b.n, a.amount + b.amount, b.at)).write(sums)
 
     run(flow, tmp_path, spark)
@@ -345,6 +238,55 @@ def test_count_and_reduce_give_the_running_value(
     assert final == {
         u: sum(o[2] for o in orders if o[0] == u) for u in {o[0] for o in orders}
     }
+
+
+def test_count_emits_a_row_per_changed_key_and_epoch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [("a", 1, 1.0, T0), ("b", 1, 1.0, T0), ("a", 2, 1.0, T0)]
+    path = write_rows(spark, tmp_path / "in", rows, ORDERS)
+    out = rl.sinks.memory()
+
+    def build() -> rl.Flow:
+        flow = rl.Flow("counts")
+        keyed = flow.read(source(path, ORDERS), uid="orders").key_by("user")
+        keyed.count(uid="c").write(out, uid="out")
+        return flow
+
+    run(build(), tmp_path / "store", spark)
+    write_rows(
+        spark, tmp_path / "in" / "more", [("b", 3, 1.0, T0), ("c", 1, 1.0, T0)], ORDERS
+    )
+    run(build(), tmp_path / "store", spark)
+
+    assert sorted(out.epochs[0]) == [("a", 2), ("b", 1)]
+    assert sorted(out.epochs[1]) == [("b", 2), ("c", 1)]
+    found: dict[str, int] = dict(state(tmp_path / "store", "c", "count"))
+    assert found == {"a": 2, "b": 2, "c": 1}
+
+
+def test_count_goes_on_from_what_older_versions_kept(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """They kept ``n``, as the running count does, and emitted a row per record."""
+    path = write_rows(spark, tmp_path / "in", [("a", 7, 1.0, T0)] * 3, ORDERS)
+    out = rl.sinks.memory()
+
+    def build(method: str) -> rl.Flow:
+        flow = rl.Flow("counts")
+        # A key column of that name is no trouble.
+        keyed = flow.read(source(path, ORDERS), uid="orders").key_by("n")
+        getattr(keyed, method)(uid="c").write(out, uid="out")
+        return flow
+
+    run(build("running_count"), tmp_path / "store", spark)
+    write_rows(
+        spark, tmp_path / "in" / "more", [("b", 7, 1.0, T0), ("c", 8, 1.0, T0)], ORDERS
+    )
+    run(build("count"), tmp_path / "store", spark)
+
+    assert out.epochs[0] == [(7, 1), (7, 2), (7, 3)]
+    assert sorted(out.epochs[1]) == [(7, 4), (8, 1)]
 
 
 def test_update_state_by_key_visits_every_key_in_every_epoch(
@@ -407,13 +349,15 @@ def test_keyed_stages_can_follow_each_other(
 ) -> None:
     flow = rl.Flow("chain")
     out, plain = rl.sinks.memory(), rl.sinks.memory()
-    first = flow.read(source(orders_dir, ORDERS)).key_by("user").count(uid="first")
+    first = (
+        flow.read(source(orders_dir, ORDERS)).key_by("user").running_count(uid="first")
+    )
     first.write(plain)
     (
         first.where("count % 2 = 0")
         .with_column("tens", "count div 10")
         .key_by("tens")
-        .count(uid="second")
+        .running_count(uid="second")
         .write(out)
     )
 
@@ -425,87 +369,6 @@ def test_keyed_stages_can_follow_each_other(
     for tens, count in out.rows():
         final[tens] = max(count, final.get(tens, 0))
     assert final == dict(expected)
-
-
-def test_poison_records_fail_by_default_and_name_everything(
-    spark: SparkSession, tmp_path: Path, orders_dir: str
-) -> None:
-    flow = rl.Flow("poison")
-    flow.read(source(orders_dir, ORDERS)).key_by("user").process(
-        Fragile(), uid="fragile"
-    )
-
-    with pytest.raises(UserCodeError) as caught:
-        run(flow, tmp_path, spark)
-
-    error = caught.value
-    assert (error.operator, error.epoch) == ("fragile", 0)
-    assert "ZeroDivisionError" in str(error)
-    assert "test_operators.py" in error.line
-    assert "n=13" in str(error.record)
-    assert Catalog(open_storage(str(tmp_path))).epochs() == []
-
-
-class Misspelt(rl.Process):
-    cart_at = rl.Value("long", default=0)
-
-    def on_event(self, row: Any, ctx: Any) -> None:
-        self.carts_at = row.n
-
-
-def test_an_attribute_that_is_not_declared_fails_the_epoch(
-    spark: SparkSession, tmp_path: Path, orders_dir: str
-) -> None:
-    flow = rl.Flow("carts")
-    flow.read(source(orders_dir, ORDERS)).key_by("user").process(
-        Misspelt(), uid="carts"
-    )
-
-    with pytest.raises(UndeclaredStateError, match="did you mean 'cart_at'"):
-        run(flow, tmp_path, spark)
-
-    assert Catalog(open_storage(str(tmp_path))).epochs() == []
-
-
-class Fragile(rl.Process):
-    output = "user string, n bigint, total bigint"
-    total = rl.Value("bigint", default=0)
-
-    def on_event(self, e: Any, ctx: Any) -> Any:
-        self.total += 1
-        if e.n == 13:
-            1 / 0  # noqa: B018
-        yield e.user, e.n, self.total
-
-
-def test_poison_records_go_to_a_dead_letter_sink_and_leave_no_trace(
-    spark: SparkSession, tmp_path: Path, orders: list[Row], orders_dir: str
-) -> None:
-    flow = rl.Flow("dead")
-    out, dead, dead_map = rl.sinks.memory(), rl.sinks.memory(), rl.sinks.memory()
-    stream = flow.read(source(orders_dir, ORDERS))
-    stream.key_by("user").process(Fragile(), uid="f", on_error=dead).write(out)
-    mapped = rl.sinks.memory()
-    stream.map(
-        lambda o: (1 // (o.n - 5),), "x bigint", uid="m", on_error=dead_map
-    ).write(mapped)
-
-    run(flow, tmp_path, spark)
-
-    totals: Counter[Any] = Counter()
-    expected = []
-    for user, n, *_ in orders:
-        if n != 13:
-            totals[user] += 1
-            expected.append((user, n, totals[user]))
-    assert Counter(out.rows()) == Counter(expected)
-    ((operator, _, epoch, error, line, record),) = dead.rows()
-    assert (operator, epoch) == ("f", 0)
-    assert error.startswith("ZeroDivisionError")
-    assert "test_operators.py" in line
-    assert "n=13" in record
-    assert len(mapped.rows()) == len(orders) - 1
-    assert dead_map.rows()[0][0] == "m"
 
 
 class Rules(rl.Process):
@@ -660,162 +523,3 @@ def test_two_runs_of_the_same_input_give_the_same_state_files(
 
     assert checksums[0] == checksums[1]
     assert checksums[0]
-
-
-class Useless(rl.Process):
-    output = "x int"
-
-    def on_event(self, e: Any, ctx: Any) -> Any:
-        yield (1,)
-
-
-class Silent(rl.Process):
-    def on_event(self, e: Any, ctx: Any) -> None:
-        pass
-
-
-def _build(what: str, stream: Any) -> None:  # noqa: C901 - one arm per mistake
-    match what:
-        case "unknown key":
-            stream.key_by("usr")
-        case "unknown column":
-            stream.where("nothing > 1").write(rl.sinks.memory())
-            stream.flow.check()
-        case "duplicate uid":
-            stream.key_by("user").process(Useless(), uid="x")
-            stream.key_by("user").process(Useless(), uid="x")
-        case "class instead of instance":
-            stream.key_by("user").process(Useless)
-        case "nested key":
-            stream.with_column("k", "array(user)").key_by("k").count()
-            stream.flow.check()
-        case "event time type":
-            stream.event_time("n").write(rl.sinks.memory())
-            stream.flow.check()
-        case "unsupported aggregate":
-            stream.key_by("user").agg(x="corr(n, n)").write(rl.sinks.memory())
-            stream.flow.check()
-        case "no output declared":
-            stream.key_by("user").process(Silent()).write(rl.sinks.memory())
-        case "union of other columns":
-            stream.union(stream.select("user"))
-        case "nothing to do":
-            stream.flow.check()
-        case "unpicklable":
-            import threading
-
-            process = Useless()
-            process.lock = threading.Lock()  # type: ignore[attr-defined]
-            stream.key_by("user").process(process)
-            stream.flow.check()
-        case other:
-            raise AssertionError(other)
-
-
-@pytest.mark.parametrize(
-    "what",
-    [
-        "unknown key",
-        "unknown column",
-        "duplicate uid",
-        "class instead of instance",
-        "nested key",
-        "event time type",
-        "unsupported aggregate",
-        "no output declared",
-        "union of other columns",
-        "nothing to do",
-        "unpicklable",
-    ],
-)
-def test_impossible_flows_are_refused_before_anything_runs(
-    spark: SparkSession,
-    orders_dir: str,
-    what: str,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    stream = rl.Flow("bad").read(source(orders_dir, ORDERS))
-
-    with pytest.raises(InvalidFlowError) as caught:
-        _build(what, stream)
-
-    assert "could not use" in str(caught.value)
-    assert "org.apache.spark" not in str(caught.value) + capfd.readouterr().err
-
-
-def test_a_udf_that_raises_is_the_users_error_and_is_not_tried_for_ever(
-    spark: SparkSession, tmp_path: Path, orders_dir: str
-) -> None:
-    @F.udf("bigint")
-    def broken(n: int) -> int:
-        return 1 // (n - n)
-
-    flow = rl.Flow("udf")
-    stream = flow.read(source(orders_dir, ORDERS)).with_column("x", broken("n"))
-    stream.key_by("x").count(uid="counted")
-
-    with pytest.raises(UserCodeError, match="ZeroDivisionError") as caught:
-        run(flow, tmp_path, spark)
-
-    assert "test_operators.py" in caught.value.line
-
-
-@pytest.mark.parametrize("rows_per_epoch", [1_000, 30])
-def test_aggregates_by_the_column_equal_spark_sql(
-    spark: SparkSession, tmp_path: Path, rows_per_epoch: int
-) -> None:
-    """Numbers only: merged by NumPy. NaN is the greatest of them."""
-    columns = {
-        "k": "id % 4",
-        "x": "case id % 11 when 3 then double('NaN') when 5 then null"
-        " else id / 8 - 20 end",
-        "i": "cast(if(id % 5 = 0, null, id - 150) as int)",
-    }
-    aggregates = {
-        "n": "count(*)",
-        "some": "count(i)",
-        "total": "sum(i)",
-        "mean": "avg(i)",
-        "low": "min(x)",
-        "high": "max(x)",
-        "least": "min(i)",
-    }
-    flow = rl.Flow("numbers")
-    out = rl.sinks.memory()
-    keyed = flow.read(rl.sources.generator(columns, rows=300)).key_by("k")
-    keyed.agg(aggregates).write(out)
-    flow.run(
-        str(tmp_path),
-        spark=spark,
-        available_now=True,
-        epoch_target=None,
-        max_rows_per_epoch=rows_per_epoch,
-    )
-
-    frame = spark.range(300).selectExpr(*(f"{t} as {n}" for n, t in columns.items()))
-    expected = frame.groupBy("k").agg(
-        *(F.expr(t).alias(n) for n, t in aggregates.items())
-    )
-    newest = {r[0]: str(tuple(r)) for r in out.rows()}
-    assert newest == {r["k"]: str(tuple(r)) for r in expected.collect()}
-
-
-def test_aggregates_are_combined_without_an_exchange(spark: SparkSession) -> None:
-    frame = spark.range(0, 100, 1, 4).selectExpr("id % 7 k", "id n", "'a' s")
-
-    def exchanges(**parts: str) -> int:
-        with job_conf(spark):
-            combined = Combine(("k",), parts).apply(frame)
-            plan = combined._jdf.queryExecution().executedPlan().toString()
-        assert combined.groupBy("k").agg({SEQ: "count"}).collect()
-        return str(plan).count("Exchange")
-
-    assert exchanges(n="count(*)", total="sum(n)", low="min(n)") == 0
-    assert exchanges(low="min(s)") == 0
-    # Spark needs two columns for the sum, of which one is not in the result.
-    assert exchanges(total="sum(cast(n as decimal(12,2)))") == 1
-    # Spark computes equal expressions once: as many columns of the same types, but
-    # not the same ones.
-    twice = {"a": "max(n > 3)", "b": "max(n > 3)"}
-    assert exchanges(total="sum(cast(n as decimal(12,2)))", **twice) == 1
-    assert exchanges(a="sum(n)", b="sum(n)") == 1

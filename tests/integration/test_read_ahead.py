@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 import riverlock as rl
 from riverlock.engines.jobs.ahead import ReadAhead, _last_exchange, _shuffled
-from riverlock.engines.jobs.engine import SparkEngine
 from riverlock.snapshot.catalog import Catalog
+from riverlock.stages.stage_tasks import StageTasks
 from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.spark
@@ -177,13 +177,13 @@ def test_a_task_that_was_told_another_epoch_does_not_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     told: list[Any] = []
-    begun = SparkEngine.begun
+    begun = StageTasks.begun
 
-    def stale_once(self: SparkEngine, *args: Any) -> Any:
+    def stale_once(self: StageTasks, *args: Any) -> Any:
         told.append(begun(self, *args))
         return told[-2] if len(told) == 4 else told[-1]
 
-    monkeypatch.setattr(SparkEngine, "begun", stale_once)
+    monkeypatch.setattr(StageTasks, "begun", stale_once)
     out = rl.sinks.memory()
     flow_of(out, Running(), 6_000).run(
         str(tmp_path), spark=spark, available_now=True, **BY_THOUSANDS

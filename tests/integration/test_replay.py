@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import pdb
 from collections.abc import Iterator
@@ -313,3 +314,17 @@ def test_the_command_replays_shows_differences_and_missing_input(
     assert "ZeroDivisionError" in flawed.stderr
     assert gone.exit_code == 1
     assert "epoch 1 cannot be replayed" in gone.stderr
+
+
+def test_a_key_is_shown_event_by_event(spark: SparkSession, played: Path) -> None:
+    store = str(played / "store")
+
+    found = dice(played).replay(store, 2, operator="dice", key=3, spark=spark)
+
+    events = [step for step in found.steps if step.what == "event"]
+    assert len(events) == found.key_rows
+    assert {step.epoch for step in found.steps} == {2}
+    for one, next_one in itertools.pairwise(found.steps):
+        assert next_one.before == one.after
+    assert all("k=3" in step.given for step in events)
+    assert sum(len(step.rows) for step in found.steps) > 0

@@ -24,8 +24,6 @@ from riverlock.snapshot.format.records import SinkOutput
 from riverlock.snapshot.format.sealed import checksum
 from riverlock.storage.local import LocalStorage
 
-pytestmark = pytest.mark.spark
-
 COLUMNS = {
     "country": "if(id % 5 = 0, null, array('de', 'a/b', 'é')[cast(id % 3 as int)])",
     "n": "id",
@@ -41,11 +39,31 @@ def copy(sink: Any, **columns: str) -> rl.Flow:
     return flow
 
 
+def copy_here(sink: Any) -> rl.Flow:
+    """Return the same flow without Spark's expressions."""
+
+    def columns(row: Any) -> tuple[Any, ...]:
+        country = None if row.n % 5 == 0 else ["de", "a/b", "é"][row.n % 3]
+        return country, row.n, datetime.fromtimestamp(row.n, UTC), Decimal(row.n) / 4
+
+    flow = rl.Flow("copy")
+    numbers = flow.read(rl.sources.generator({"n": "id"}, rows=100))
+    kinds = "country string, n bigint, at timestamp, price decimal(16,6)"
+    numbers.map(columns, kinds).write(sink, uid="out")
+    return flow
+
+
+def run_here(flow: rl.Flow, store: Path, **options: Any) -> Any:
+    options = {"available_now": True, "max_rows_per_epoch": 40, **options}
+    return flow.run(str(store), execution="local", **options)
+
+
 def run(flow: rl.Flow, store: Path, spark: SparkSession, **options: Any) -> Any:
     options = {"available_now": True, "max_rows_per_epoch": 40, **options}
     return flow.run(str(store), spark=spark, **options)
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
 @pytest.mark.parametrize("by", [(), ("country",)])
 def test_files_hold_whole_epochs_that_spark_reads(
@@ -72,6 +90,7 @@ def test_files_hold_whole_epochs_that_spark_reads(
         assert row["at"].astimezone(UTC) == datetime.fromtimestamp(n, UTC)
 
 
+@pytest.mark.spark
 def test_the_manifest_of_each_epoch_lists_its_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -93,26 +112,22 @@ def test_the_manifest_of_each_epoch_lists_its_files(
     assert [p for p in staged.rglob("*") if p.is_file()] == []
 
 
-def test_a_directory_of_another_store_is_refused(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_directory_of_another_store_is_refused(tmp_path: Path) -> None:
     sink = rl.sinks.files(str(tmp_path / "out"), format="json")
-    run(copy(sink), tmp_path / "one", spark)
+    run_here(copy_here(sink), tmp_path / "one")
 
     with pytest.raises(InvalidConfigError, match="output directory"):
-        run(copy(sink), tmp_path / "two", spark)
+        run_here(copy_here(sink), tmp_path / "two")
 
 
-def test_memory_and_console(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_memory_and_console(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     memory = rl.sinks.memory()
-    flow = copy(memory)
+    flow = copy_here(memory)
     flow2 = rl.Flow("console")
     flow2.read(rl.sources.generator({"n": "id"}, rows=30)).write(rl.sinks.console(3))
 
-    run(flow, tmp_path / "one", spark)
-    run(flow2, tmp_path / "two", spark, max_rows_per_epoch=1000)
+    run_here(flow, tmp_path / "one")
+    run_here(flow2, tmp_path / "two", max_rows_per_epoch=1000)
 
     assert len(memory.rows()) == 100
     printed = capsys.readouterr().out
@@ -121,6 +136,7 @@ def test_memory_and_console(
     assert "27 more" in printed
 
 
+@pytest.mark.spark
 def test_for_each_epoch_gets_the_same_rows_on_every_retry(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -141,6 +157,7 @@ def test_for_each_epoch_gets_the_same_rows_on_every_retry(
     assert sum(seen.values(), Counter()) == Counter(range(100))
 
 
+@pytest.mark.spark
 def test_a_sink_that_never_works_stops_the_flow_and_is_caught_up_later(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -177,6 +194,7 @@ def test_a_sink_that_never_works_stops_the_flow_and_is_caught_up_later(
 ODD_NUMBERS = [math.nan, math.inf, -math.inf, -0.0, 5e-324, 1.7976931348623157e308, 0.1]
 
 
+@pytest.mark.spark
 def test_spark_reads_back_what_json_files_have(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -366,7 +366,7 @@ def test_a_socket_becomes_replayable(spark: SparkSession, tmp_path: Path) -> Non
         flow = rl.Flow("words")
         lines = flow.read(rl.sources.socket("127.0.0.1", port))
         parts = lines.flat_map(lambda r: [(w,) for w in r.value.split()], "word string")
-        parts.key_by("word").count(uid="count").write(out)
+        parts.key_by("word").running_count(uid="count").write(out)
         return flow
 
     for total in (2, 4):

@@ -29,6 +29,7 @@ from tests.integration.sql_queries import (
 import riverlock as rl
 from riverlock.core.hidden_columns import HIDDEN, SEQ, TIME
 from riverlock.engines.jobs.frames.static_tables import join_static
+from riverlock.flow.inside import node_of
 from riverlock.program.graph import Relational
 
 pytestmark = pytest.mark.spark
@@ -55,7 +56,7 @@ def stage_of(spark: SparkSession, name: str) -> Callable[[DataFrame], DataFrame]
         return joined
     flow = rl.Flow("sql")
     events(flow)
-    node = flow.sql(ROW_BY_ROW[name], users=users(spark)).node
+    node = node_of(flow.sql(ROW_BY_ROW[name], users=users(spark)))
     assert isinstance(node, Relational)
     stage: Callable[[DataFrame], DataFrame] = node.arguments[0]
     return stage

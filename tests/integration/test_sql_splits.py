@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -34,13 +35,15 @@ import riverlock as rl
 from riverlock.core.hidden_columns import ALL, GROUP, SEQ
 from riverlock.core.times import END_US
 from riverlock.driver.run_options import RunOptions
-from riverlock.engines.jobs.compiler import compile_flow
+from riverlock.driver.runner import readers_of
+from riverlock.engines.jobs.engine import JobsEngine
 from riverlock.engines.jobs.frames.nodes import Frames
 from riverlock.engines.jobs.frames.session_gaps import with_gap
-from riverlock.engines.jobs.runner import readers_of
-from riverlock.engines.jobs.stages import CompiledFlow, KeyedStage
+from riverlock.flow.inside import program_of
 from riverlock.program.unkeyed import ALL_RECORDS
 from riverlock.snapshot.format.records import InputRange
+from riverlock.stages.compiled import CompiledFlow, KeyedStage
+from riverlock.stages.planning import compile_flow
 from riverlock.storage import LocalStorage
 
 pytestmark = pytest.mark.spark
@@ -122,8 +125,13 @@ def translated(spark: SparkSession, folder: Path) -> tuple[CompiledFlow, Frames]
     events(flow)
     for name, query in QUERIES.items():
         flow.sql(query, uid=name).write(rl.sinks.memory(), uid=f"{name}-out")
-    readers = readers_of(flow, spark, LocalStorage(folder), RunOptions())
-    compiled = compile_flow(flow, spark, readers)
+    engine = JobsEngine(RunOptions(spark=spark))
+    engine.open()
+    with ExitStack() as stack:
+        stack.callback(engine.close)
+        program = program_of(flow)
+        readers = readers_of(program, engine, LocalStorage(folder), stack)
+        compiled = compile_flow(program, readers, engine.analysis(program, readers))
     whole = InputRange(start={"row": 0}, end={"row": ROWS})
     ranges = {"events": whole}
     return compiled, Frames(spark, readers, ranges, compiled.event_times, {})

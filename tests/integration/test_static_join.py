@@ -156,7 +156,7 @@ def test_rows_are_looked_up_in_redis_anew_in_every_run(
 ) -> None:
     orders, out = tmp_path / "orders", rl.sinks.memory()
     with redis_server(tmp_path) as url:
-        tiers = rl.sources.redis(
+        tiers = rl.tables.redis(
             url, key="user:{user}", schema="user bigint, tier string, since timestamp"
         )
         for number, tier in enumerate(["gold", "silver"]):

@@ -1,4 +1,4 @@
-"""Going back and forking, on Spark."""
+"""Going back and forking: a flow and its fork come to the same end."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-from pyspark.sql import SparkSession
-
 import riverlock as rl
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.state_reader import read_entries
 from riverlock.storage.open import open_storage
-
-pytestmark = pytest.mark.spark
 
 ROWS = 300
 
@@ -29,12 +24,19 @@ class Total(rl.Process):
         yield e.k, self.total
 
 
-def run(store: Path, out: Path, spark: SparkSession) -> None:
+def run(store: Path, out: Path) -> None:
     flow = rl.Flow("totals", key_groups=8)
-    rows = flow.read(rl.sources.generator({"k": "id % 3", "n": "id"}, rows=ROWS))
+    numbers = flow.read(rl.sources.generator({"n": "id"}, rows=ROWS))
+    rows = numbers.map(lambda r: (r.n % 3, r.n), "k bigint, n bigint")
     written = rows.key_by("k").process(Total(), uid="total")
     written.write(rl.sinks.files(str(out), format="json"), uid="out")
-    flow.run(str(store), spark=spark, available_now=True, max_rows_per_epoch=100)
+    flow.run(
+        str(store),
+        execution="local",
+        parallelism=2,
+        available_now=True,
+        max_rows_per_epoch=100,
+    )
 
 
 def expected(first: int = 0) -> Counter[tuple[int, int]]:
@@ -65,10 +67,10 @@ def state(store: Path) -> dict[int, int]:
 
 
 def test_a_flow_that_goes_back_and_a_fork_come_to_the_same_end(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     store, fork = tmp_path / "store", tmp_path / "fork"
-    run(store, tmp_path / "out", spark)
+    run(store, tmp_path / "out")
     final = {k: sum(range(k, ROWS, 3)) for k in range(3)}
     assert state(store) == final
 
@@ -76,8 +78,8 @@ def test_a_flow_that_goes_back_and_a_fork_come_to_the_same_end(
     rl.stores.restore(f"{store}@0")
 
     assert state(store) == state(fork) == {k: sum(range(k, 100, 3)) for k in range(3)}
-    run(store, tmp_path / "out", spark)
-    run(fork, tmp_path / "fork-out", spark)
+    run(store, tmp_path / "out")
+    run(fork, tmp_path / "fork-out")
     assert state(store) == state(fork) == final
     assert output(tmp_path / "out") == expected()
     assert output(tmp_path / "fork-out") == expected(first=100)

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 import riverlock as rl
 from riverlock.core.errors import StateSchemaError, UserCodeError
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage.open import open_storage
-
-pytestmark = pytest.mark.spark
 
 WORDS = ("a", "b", "a" * 300)
 Row = tuple[int, int]
@@ -116,8 +113,9 @@ class Side(rl.Process):
 
 def flow_of(process: rl.Process, uid: str, rows: int, out: Any = None) -> rl.Flow:
     flow = rl.Flow("upgrade", key_groups=4)
-    source = rl.sources.generator({"k": "id % 7", "id": "id"}, rows=rows)
-    stream = flow.read(source, uid="numbers")
+    source = rl.sources.generator({"id": "id"}, rows=rows)
+    numbers = flow.read(source, uid="numbers")
+    stream = numbers.map(lambda r: (r.id % 7, r.id), "k bigint, id bigint", uid="keys")
     done = stream.key_by("k").process(process, uid=uid)
     if out is not None:
         done.write(out, uid="out")
@@ -150,12 +148,11 @@ def shown(rows: list[Any]) -> Counter[Any]:
     )
 
 
-def test_state_follows_the_code_or_is_refused(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_state_follows_the_code_or_is_refused(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     catalog = Catalog(open_storage(store))
-    some: dict[str, Any] = {"spark": spark, "available_now": True, "parallelism": 2}
+    some: dict[str, Any] = {"execution": "local", "available_now": True}
+    some["parallelism"] = 2
     flow_of(Old(), "old", 100).run(store, max_rows_per_epoch=30, **some)
     newest = catalog.resolve(None).epoch
     runs = catalog.newest_run()

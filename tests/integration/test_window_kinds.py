@@ -14,6 +14,7 @@ import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.hidden_columns import GAP
 from riverlock.engines.jobs.frames.session_gaps import with_gap
+from riverlock.flow.inside import program_of
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.verbs.verify import verify
 from riverlock.storage.open import open_storage
@@ -204,4 +205,4 @@ def _sessions_by(text: str) -> Any:
     source = rl.sources.generator({"at": "timestamp_seconds(id)"}, rows=1)
     stream = flow.read(source).event_time("at")
     stream.window(rl.sessions(gap_expr=text)).count(uid="gaps")
-    return flow.keyed[-1]
+    return program_of(flow).keyed[-1]

@@ -41,7 +41,7 @@ def test_a_start_from_elsewhere(
     assert f"start it in {home}" in caught.value.hint
     with pytest.raises(InvalidConfigError) as refused:
         flow_of(f"{home}/in", "out").run(store, **some)
-    assert f"{home}/out, which it meant when the flow last ran" in str(refused.value)
+    assert f"{home}/out, as when the flow last ran" in str(refused.value)
     # Another store, too, as of a path that is not absolute.
     with pytest.raises(InvalidConfigError, match="another store") as foreign:
         flow_of(f"{home}/in", f"{home}/out").run("store", **some)

@@ -8,11 +8,10 @@ import pyarrow as pa
 
 from riverlock.core.clock import ManualClock
 from riverlock.core.times import from_micros
+from riverlock.operators.effects import Effects
 from riverlock.operators.shipped import OperatorProgram
-from riverlock.state.copy.redo import Redo
 from riverlock.testing.harness import Harness
 from riverlock.testing.inputs import OneInput
-from riverlock.worker.dispatch import Done
 
 
 class PreparedOperator(Harness):
@@ -36,6 +35,6 @@ class PreparedOperator(Harness):
     def _table(self, records: list[Any]) -> pa.Table:
         return self._prepared
 
-    def _commit(self, execution: Done) -> None:
+    def _commit(self, effects: Effects) -> None:
         # Without the way by files, which other tests take.
-        self._store.apply(Redo.of_log(execution.log).changes(), self._version())
+        self._store.apply(effects.changes.redo().changes(), self._version())

@@ -13,6 +13,7 @@ from tests.property.arrivals import cuts
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError, UserCodeError
 from riverlock.core.types import schema_of, type_of
+from riverlock.operators.aggregates.aggregate import Aggregate
 from riverlock.operators.aggregates.aggregator import Aggregator, NamedAggregator
 from riverlock.operators.aggregates.partial import (
     Merge,
@@ -20,7 +21,6 @@ from riverlock.operators.aggregates.partial import (
     finisher,
     merger,
 )
-from riverlock.operators.built_in import Aggregate
 from riverlock.state.codec import codec_of
 from riverlock.testing import harness
 from riverlock.testing.harness import Harness

@@ -19,7 +19,7 @@ from riverlock.operators.aggregates.partial import (
     PartialAggregate,
     PythonAggregate,
 )
-from riverlock.operators.built_in import BuiltIn
+from riverlock.operators.base import BuiltIn
 from riverlock.operators.windows.count_windows import Counted
 from riverlock.operators.windows.window_contents import Aggregates, Content, Fold, Kept
 from riverlock.operators.windows.window_operator import Gathering

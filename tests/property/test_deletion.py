@@ -374,7 +374,7 @@ class Stores(RuleBasedStateMachine):
         address, name = self._some_epoch(data), f"v{self.count}"
 
         def work() -> None:
-            rl.stores.pin(address, name)
+            rl.stores.savepoint(address, name)
             self.names.add(name)
 
         self._start(f"name {address}", work)
@@ -384,7 +384,7 @@ class Stores(RuleBasedStateMachine):
     def a_name_is_taken_away(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.names)))
         self.names.discard(name)
-        rl.stores.unpin("memory://store", name)
+        rl.stores.drop_savepoint("memory://store", name)
 
     @rule()
     def a_repair_begins(self) -> None:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from riverlock.core.hidden_columns import GROUP, SEQ
 from riverlock.core.types import schema_of
+from riverlock.operators.base import Work
 from riverlock.operators.keyed.execution import Execution
 from riverlock.operators.shipped import MAIN, EpochInfo, OperatorProgram
 from riverlock.operators.task_input import keyed_input
 from riverlock.program.process import Process, SideOutput
 from riverlock.state.copy.memory import MemoryStore
-from riverlock.state.copy.redo import Redo
 from riverlock.state.keys import group_range, key_group, list_slot
 from riverlock.state.spec import List, Map, Reducing, Value
 from riverlock.state.store import Version
@@ -95,7 +95,7 @@ def run(epochs: list[list[Row]], parallelism: int) -> Any:
                 rows.setdefault(row[:2], []).append(row)
             odd += [r for r, _ in execution.emitted["odd"]]
             execution.log.table()
-            store.apply(Redo.of_log(execution.log).changes(), Version(number, "t", ""))
+            store.apply(execution.log.redo().changes(), Version(number, "t", ""))
     return rows, sorted(odd, key=repr), state_of(stores)
 
 
@@ -114,7 +114,15 @@ def state_of(stores: list[MemoryStore]) -> Any:
 
 def one_task(mine: list[Any], store: MemoryStore, info: EpochInfo) -> Execution:
     with store.read() as reader:
-        execution = Execution(PROGRAM, LAYOUT, reader, info, is_first=True)
+        work = Work(
+            program=PROGRAM,
+            layout=LAYOUT,
+            reader=reader,
+            info=info,
+            table=None,
+            wanted=(),
+        )
+        execution = Execution(work)
         data = None
         if mine:
             columns = list(zip(*(r for _, r, _ in mine), strict=True))

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from riverlock.core.errors import StateTypeError
 from riverlock.core.hidden_columns import GROUP, SEQ, TIME
 from riverlock.core.types import Field, Schema, Type, schema_of
-from riverlock.operators.aggregates.folding import Folding, fold
+from riverlock.operators.aggregates.aggregate import Aggregate
 from riverlock.operators.aggregates.partial import Merge, PartialAggregate
-from riverlock.operators.built_in import Aggregate
+from riverlock.operators.base import Work
+from riverlock.operators.effects import Effects
 from riverlock.operators.keyed.execution import Execution
 from riverlock.operators.shipped import MAIN, EpochInfo, OperatorProgram
 from riverlock.operators.task_input import KeyedInput, keyed_input
 from riverlock.state.copy.memory import MemoryStore
-from riverlock.state.copy.redo import Redo
 from riverlock.state.layout import StateLayout
 from riverlock.state.spec import specs_of
-from riverlock.state.store import Version
+from riverlock.state.store import StateReader, Version
 
 LONG, DOUBLE, INT = Type("long"), Type("double"), Type("int")
 PARTS = {
@@ -104,6 +104,29 @@ def bits(value: Any) -> Any:
     return tuple(map(bits, value)) if isinstance(value, tuple) else value
 
 
+def work_of(made: OperatorProgram, reader: StateReader, number: int) -> Work:
+    return Work(
+        program=made,
+        layout=made.layout(),
+        reader=reader,
+        info=EpochInfo(epoch=number, now_us=0, seed=0),
+        table=None,
+        wanted=made.outputs,
+    )
+
+
+def at_once(work: Work, data: KeyedInput) -> Effects | None:
+    process = work.program.process
+    assert isinstance(process, Aggregate)
+    return process.at_once(work, data)
+
+
+def rows_of(effects: Effects) -> Any:
+    """Return all rows with their times."""
+    columns = effects.outputs[MAIN].to_pydict().values()
+    return tuple(zip(*columns, strict=True))
+
+
 _NOTHING = {"k": 0, TIME: None, **dict.fromkeys(VALUES)}
 
 
@@ -117,37 +140,32 @@ def test_fold_is_the_loop(epochs: list[list[dict[str, Any]]]) -> None:
         data = input_of(rows, made)
         with store.read() as reader:
             data.payloads = reader.get_many(data.ids)
-            info = EpochInfo(epoch=number, now_us=0, seed=0)
-            loop = Execution(made, layout, reader, info, is_first=True)
-            loop.run(data)
-        folded: Folding | Execution | None = fold(made, layout, data)
+            work = work_of(made, reader, number)
+            loop = Execution(work).run(data)
+            folded = at_once(work, data)
         if folded is None:
             seen = [r for epoch in epochs[: number + 1] for r in epoch]
             kept = [r[n] for r in seen for n in ("small", "large")]
             assert any(bits(v) in (bits(-0.0), "nan") for v in kept)
             folded = loop
 
-        assert bits(tuple(folded.emitted[MAIN])) == bits(tuple(loop.emitted[MAIN]))
-        assert folded.log.table().num_rows == loop.log.table().num_rows
-        assert folded.log.entries() == loop.log.entries()
-        assert folded.log.added == loop.log.added
-        store.apply(
-            Redo.of_log(loop.log).changes(), Version(number, "t", layout.digest)
-        )
+        assert bits(rows_of(folded)) == bits(rows_of(loop))
+        assert folded.changes.table().num_rows == loop.changes.table().num_rows
+        assert folded.changes.entries() == loop.changes.entries()
+        assert folded.changes.added == loop.changes.added
+        version = Version(number, "t", layout.digest)
+        store.apply(loop.changes.redo().changes(), version)
 
 
 def test_a_sum_that_leaves_64_bits_is_not_folded_and_told() -> None:
     made = program()
-    layout = StateLayout(KEYS, specs_of(type(made.process)))
     empty = dict.fromkeys(PARTS)
     rows = [{"k": 1, TIME: None, **empty, "n": (1 << 62) + 5}] * 2
     data = input_of(rows, made)
     with MemoryStore().read() as reader:
         data.payloads = reader.get_many(data.ids)
-        loop = Execution(
-            made, layout, reader, EpochInfo(epoch=0, now_us=0, seed=0), is_first=True
-        )
+        work = work_of(made, reader, 0)
 
-        assert fold(made, layout, data) is None
+        assert at_once(work, data) is None
         with pytest.raises(StateTypeError):
-            loop.run(data)
+            Execution(work).run(data)

@@ -18,7 +18,6 @@ from riverlock.state.changelog import ChangeLog
 from riverlock.state.copy.lmdb import LmdbStore
 from riverlock.state.copy.memory import MemoryStore
 from riverlock.state.copy.rebuilding import changes_of
-from riverlock.state.copy.redo import Redo
 from riverlock.state.handles import ListHandle, MapHandle, ValueHandle, Visit, bind
 from riverlock.state.keys import key_bytes, with_group
 from riverlock.state.layout import StateLayout
@@ -159,7 +158,7 @@ def run(epochs: Any, store: Store) -> None:
                 visit.flush()
         raw = encode_table(log.table())
         tables.append(pq.read_table(pa.BufferReader(raw)))
-        store.apply(Redo.of_log(log).changes(), Version(number, "t", plan.digest))
+        store.apply(log.redo().changes(), Version(number, "t", plan.digest))
     check(store, plan, models, tables)
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.property.arrivals import COLUMNS, DELAY, Row, arrivals, cuts, drive, second
 
 from riverlock.core.types import schema_of
-from riverlock.operators.deduplicate import Deduplicate
-from riverlock.operators.top import Ranking, Top
+from riverlock.operators.by_key.deduplicate import Deduplicate
+from riverlock.operators.by_key.top import Ranking, Top
 from riverlock.program.time_basis import Timing
 from riverlock.testing.harness import Harness, harness
 

@@ -20,14 +20,14 @@ from tests.unit.worker.tasks import RowStager, Tasks
 from riverlock.core.hidden_columns import TIME
 from riverlock.core.types import Schema, Type, schema_of
 from riverlock.operators.aggregates.partial import Merge, PartialAggregate
+from riverlock.operators.base import Work
+from riverlock.operators.running import run_operator
 from riverlock.operators.shipped import MAIN, UPDATES, EpochInfo, OperatorProgram
 from riverlock.operators.windows import panes
 from riverlock.operators.windows.window_aggregate import WindowAggregate
-from riverlock.operators.windows.window_run import WindowRun
 from riverlock.program.windows import TimeWindows
 from riverlock.state.copy import layers, tail
 from riverlock.state.copy.memory import MemoryStore
-from riverlock.state.copy.redo import Redo
 from riverlock.state.store import Changes, Version
 from riverlock.storage import LocalStorage
 from riverlock.worker.task import KeyedEpoch, KeyedTask, Targets
@@ -156,14 +156,22 @@ class WindowWorld(World):
         version = Version(tasks.epoch, "t", "s")
         store.apply(Changes(self.totals["entries"], [], [], []), version)
         table = tasks.table(rows)
-        run = WindowRun(program, program.layout(), store, tasks.info(), table)
+        work = Work(
+            program=program,
+            layout=program.layout(),
+            reader=store,
+            info=tasks.info(),
+            table=table,
+            wanted=program.outputs,
+        )
+        effects = run_operator(work)
         outputs = {}
         for name in program.outputs:
-            visible = run.table(name).drop_columns([TIME])
+            visible = effects.outputs[name].drop_columns([TIME])
             mine = [tuple(row.values()) for row in visible.to_pylist()]
             # As they come back from a task.
             outputs[name] = msgspec.msgpack.decode(msgspec.msgpack.encode(mine))
-        store.apply(Redo.of_log(run.log).changes(), version)
+        store.apply(effects.changes.redo().changes(), version)
         self.totals = {"entries": dict(store.scan(b""))}
         return outputs
 
@@ -171,7 +179,7 @@ class WindowWorld(World):
 @pytest.fixture(autouse=True)
 def small_memories(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make everything as frequent as epochs."""
-    monkeypatch.setattr(tail, "_MAX_WINDOWS", 12)
+    monkeypatch.setattr(tail, "_MAX_ORDERED", 12)
     monkeypatch.setattr(tail, "_MAX_ROWS", 12)
     monkeypatch.setattr(tail, "_MAX_FILES", 5)
     monkeypatch.setattr(layers, "_MAX_LAYERS", 2)

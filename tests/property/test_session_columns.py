@@ -22,7 +22,6 @@ from riverlock.core.times import END_US, from_micros
 from riverlock.core.types import Field, Schema, Type, schema_of, type_of
 from riverlock.operators.aggregates.partial import Merge, PartialAggregate
 from riverlock.operators.aggregates.sketches import Percentiles
-from riverlock.operators.sessions.session_run import merge_sessions
 from riverlock.operators.sessions.session_windows import Sessions
 from riverlock.operators.windows.window_contents import Aggregates
 from riverlock.program.windows import SessionWindows
@@ -30,7 +29,6 @@ from riverlock.state.keys import timer_slot
 from riverlock.state.store import EVENT
 from riverlock.testing import harness
 from riverlock.testing.harness import Harness
-from riverlock.worker import dispatch
 
 GAP, ENDLESS = 10, (1 << 63) - 1
 LONG, DOUBLE, INSTANT = Type("long"), Type("double"), Type("timestamp")
@@ -125,16 +123,16 @@ def watched(*, is_loop: bool) -> Iterator[list[int | None]]:
     """Forbid columns, or make sure of them; gives the timers that come next."""
     heads: list[int | None] = []
 
+    at_once = Sessions.at_once
+
     def by_column(*args: Any) -> Any:
-        run = merge_sessions(*args)
-        assert run is not None, "columns declined"
-        heads.append(run.timer_head(EVENT))
-        return run
+        effects = at_once(*args)
+        assert effects is not None, "columns declined"
+        heads.append(effects.timers.event_us)
+        return effects
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            dispatch, "merge_sessions", (lambda *_: None) if is_loop else by_column
-        )
+        patch.setattr(Sessions, "at_once", (lambda *_: None) if is_loop else by_column)
         yield heads
 
 
@@ -222,7 +220,7 @@ def test_columns_are_the_loop(
             assert heads == ([] if h is loop else [h._store.first_timer(EVENT)])
         assert stored(ours) == stored(loop)
         for name in ours.outputs:
-            assert bits(ours._timed(name)) == bits(loop._timed(name))
+            assert bits(ours.timed(name)) == bits(loop.timed(name))
         assert ours.late_rows == loop.late_rows
     assert list(ours._store.scan(b"")) == []
 

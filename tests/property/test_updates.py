@@ -312,5 +312,5 @@ def test_a_column_of_sessions_must_not_be_called_gone() -> None:
     windows = timed.key_by("k").window(rl.sessions("1 hour"))
     windows.reduce(added).write(rl.sinks.memory(), mode="update")
 
-    with pytest.raises(InvalidFlowError, match="a name other than 'gone'"):
+    with pytest.raises(InvalidFlowError, match="columns other than 'gone'"):
         LocalRun(flow, ManualClock()).epoch({})

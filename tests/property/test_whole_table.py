@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import from_micros
+from riverlock.flow.inside import program_of
 from riverlock.operators.aggregates.whole_table import WholeTable
 from riverlock.testing import harness
 
@@ -44,7 +45,7 @@ def test_modes_that_cannot_be_are_refused() -> None:
     flow = rl.Flow("modes")
     keyed = stream(flow).key_by("k")
     totals, memory = keyed.agg(n="count(*)"), rl.sinks.memory()
-    with pytest.raises(InvalidFlowError, match="which adds to what it has"):
+    with pytest.raises(InvalidFlowError, match="which adds to them"):
         totals.write(rl.sinks.files("out", format="json"), mode="complete")
     with pytest.raises(InvalidFlowError, match="append"):
         totals.write(memory, mode="append")
@@ -55,4 +56,4 @@ def test_modes_that_cannot_be_are_refused() -> None:
     with pytest.raises(InvalidFlowError, match="append, update or complete"):
         totals.write(memory, mode="upsert")
     totals.write(memory, mode="update", uid="updates")
-    assert flow.writes[-1].input.input is flow.keyed[0]  # type: ignore[union-attr]
+    assert program_of(flow).writes[-1].input.input is program_of(flow).keyed[0]  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from riverlock.core.errors import UserCodeError
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import schema_of
-from riverlock.operators.top import Ranking
+from riverlock.operators.by_key.top import Ranking
 from riverlock.operators.windows.sliding_reduce import SlidingReduce
 from riverlock.operators.windows.window_functions import (
     WindowApply,

@@ -14,7 +14,7 @@ from riverlock.state.copy.lmdb import LmdbStore
 from riverlock.state.copy.memory import MemoryStore
 from riverlock.state.copy.redo import Redo
 from riverlock.state.copy.tail import Tail, TailReader
-from riverlock.state.keys import window_bytes
+from riverlock.state.keys import ordinal_bytes
 from riverlock.state.store import Changes, Version
 
 Entry = tuple[int, int, int]
@@ -33,7 +33,7 @@ EPOCHS = st.lists(
 
 def name(entry: Entry) -> bytes:
     group, end, key = entry
-    return group.to_bytes(2) + window_bytes(end) + bytes([key])
+    return group.to_bytes(2) + ordinal_bytes(end) + bytes([key])
 
 
 ASKED = [name((g, e, k)) for g in range(3) for e in range(1, 10) for k in range(4)]
@@ -54,7 +54,7 @@ def test_windows_in_the_tail_are_those_of_one_store(
             version = Version(number, "t", "s")
             closed = max(closed, min(closing + number - 2, 9))
             puts = {name(e): row for e, row in rows.items() if e[1] > closed}
-            gone = model.windows(None, closed)[0].to_pylist()
+            gone = model.span(None, closed)[0].to_pylist()
             changes = Changes(puts, gone, [], [])
 
             tail.add(Redo.of(changes), version, None)
@@ -74,12 +74,12 @@ def check(reader: TailReader, model: MemoryStore, closed: int) -> None:
     ids = pa.array(ASKED, pa.binary())
     for _ in range(2):  # what the first time learned must not change the second
         for span in ((None, closed), (None, 9), (closed, 9), (3, 6)):
-            assert as_lists(reader.windows(*span)) == as_lists(model.windows(*span))
-        assert reader.get_windows(ids).to_pylist() == model.get_many(ASKED)
+            assert as_lists(reader.span(*span)) == as_lists(model.span(*span))
+        assert reader.get_ordered(ids).to_pylist() == model.get_many(ASKED)
         for after in range(closed, 10):
-            assert reader.first_window(after) == model.first_window(after)
-        last = model.last_window()
-        assert last is None or (reader.last_window() or 0) >= last
+            assert reader.first_ordinal(after) == model.first_ordinal(after)
+        last = model.last_ordinal()
+        assert last is None or (reader.last_ordinal() or 0) >= last
 
 
 def as_lists(rows: tuple[pa.BinaryArray, pa.BinaryArray]) -> list[list[bytes]]:

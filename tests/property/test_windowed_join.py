@@ -120,4 +120,4 @@ def test_windowed_join_does_not_depend_on_epochs_and_order(
     # Rows of a window have its last instant, so that windows can be made of them.
     moment = timedelta(microseconds=1)
     last = {int((row[-1] - moment - instant(0)) / moment) for row in parts.output}
-    assert {t for _, t in parts._timed("main")} == last
+    assert {t for _, t in parts.timed("main")} == last

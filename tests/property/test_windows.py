@@ -17,15 +17,17 @@ from riverlock.core.times import END_US
 from riverlock.core.types import Schema, Type, schema_of
 from riverlock.operators.aggregates.aggregator import Aggregator, NamedAggregator
 from riverlock.operators.aggregates.partial import Merge, PartialAggregate
+from riverlock.operators.base import Work
+from riverlock.operators.effects import Effects
+from riverlock.operators.running import run_operator
 from riverlock.operators.shipped import MAIN, UPDATES, EpochInfo, OperatorProgram
 from riverlock.operators.windows.window_aggregate import WindowAggregate
-from riverlock.operators.windows.window_run import WindowRun
 from riverlock.program.windows import TimeWindows
+from riverlock.state.changelog import EntryLog
 from riverlock.state.copy.memory import MemoryStore
 from riverlock.state.copy.rebuilding import changes_of
-from riverlock.state.copy.redo import Redo
 from riverlock.state.keys import key_group
-from riverlock.state.store import EVENT, Version
+from riverlock.state.store import StateReader, Version
 
 LONG, STRING = Type("long"), Type("string")
 KEYS = schema_of("k string")
@@ -127,8 +129,8 @@ def partial_rows(records: list[Record], window: TimeWindows) -> pa.Table:
     )
 
 
-def given_rows(run: WindowRun, name: str) -> Counter[Any]:
-    table = run.table(name)
+def given_rows(effects: Effects, name: str) -> Counter[Any]:
+    table = effects.outputs[name]
     ends = table["window_end"].cast(pa.int64()).to_pylist()
     starts = table["window_start"].cast(pa.int64()).to_pylist()
     assert table[TIME].to_pylist() == [e - 1 for e in ends]
@@ -162,22 +164,36 @@ class Engine:
             previous_us=self.previous,
         )
         with self.store.read() as reader:
-            run = WindowRun(self.program, self.layout, reader, info, table)
-            found = given_rows(run, MAIN), given_rows(run, UPDATES)
-            self.head = run.timer_head(EVENT)
-        self._commit(run)
-        self.late += run.late_rows
+            effects = self.run(reader, info, table)
+        found = given_rows(effects, MAIN), given_rows(effects, UPDATES)
+        self.head = effects.timers.event_us
+        self._commit(effects.changes)
+        self.late += effects.late
         self.epochs, self.previous = self.epochs + 1, watermark
         return found
 
-    def _commit(self, run: WindowRun) -> None:
+    def run(
+        self, reader: StateReader, info: EpochInfo, table: pa.Table | None
+    ) -> Effects:
+        return run_operator(
+            Work(
+                program=self.program,
+                layout=self.layout,
+                reader=reader,
+                info=info,
+                table=table,
+                wanted=(MAIN, UPDATES),
+            )
+        )
+
+    def _commit(self, log: EntryLog) -> None:
         version = Version(self.epochs, "t", "s")
         raw = io.BytesIO()
-        pq.write_table(run.log.table(), raw)
-        self.store.apply(Redo.of_log(run.log).changes(), version)
+        pq.write_table(log.table(), raw)
+        self.store.apply(log.redo().changes(), version)
         columns = changes_of(pq.read_table(io.BytesIO(raw.getvalue())), self.layout)
         self.rebuilt.apply(columns, version)
-        self.entries += run.log.added
+        self.entries += log.added
         content = list(self.store.scan(b""))
         assert content == list(self.rebuilt.scan(b""))
         assert self.entries == len(content)
@@ -309,4 +325,4 @@ def test_a_sum_that_becomes_too_great_names_operator_and_column() -> None:
     info = EpochInfo(epoch=0, now_us=0, seed=0)
     twice = pa.concat_tables([table, table])
     with engine.store.read() as reader, pytest.raises(StateTypeError, match="'n'"):
-        WindowRun(engine.program, engine.layout, reader, info, twice)
+        engine.run(reader, info, twice)

@@ -15,6 +15,7 @@ import riverlock as rl
 from riverlock.connectors.base.stager import StagePoint
 from riverlock.connectors.builtin_stagers import TableStager
 from riverlock.core.hidden_columns import SEQ, TIME
+from riverlock.flow.inside import program_of
 from riverlock.program.graph import declared_behind_keyed
 from riverlock.storage import LocalStorage
 from riverlock.worker.event_times import greatest_times
@@ -33,8 +34,8 @@ def test_a_file_that_vanishes_while_the_folder_is_listed_is_not_there(
     reader = FilesReader(None, source, "in", (store, RegionPaths("main")))  # type: ignore[arg-type]
     real = os.walk
 
-    def walk(top: Any) -> Iterator[Any]:
-        for folder, folders, names in real(top):
+    def walk(top: Any, **how: Any) -> Iterator[Any]:
+        for folder, folders, names in real(top, **how):
             yield folder, folders, [*names, "b.json.part"]  # renamed meanwhile
 
     monkeypatch.setattr(os, "walk", walk)
@@ -69,7 +70,7 @@ def test_a_time_that_is_declared_behind_an_operator_moves_the_watermark() -> Non
     latest.event_time("at").key_by("k").agg(n="count(*)", uid="behind")
     latest.key_by("k").agg(n="count(*)", uid="without")
 
-    found = {k.uid: declared_behind_keyed(k) for k in flow.keyed}
+    found = {k.uid: declared_behind_keyed(k) for k in program_of(flow).keyed}
 
     assert found == {"latest": False, "behind": True, "without": False}
 

@@ -24,6 +24,7 @@ import riverlock as rl
 from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.clock import ManualClock
 from riverlock.core.times import END_US, micros
+from riverlock.flow.inside import program_of
 from riverlock.flow.stream import Stream
 from riverlock.testing.local import LocalRun
 
@@ -233,7 +234,7 @@ def test_script_in_one_thread(uid: str, tmp_path: Path) -> None:
     flow, clock = rl.Flow("script"), ManualClock()
     build(flow, uid, tmp_path, on_spark=False)
     run = LocalRun(flow, clock)
-    replaced = {write.uid for write in flow.writes if write.replaces}
+    replaced = {write.uid for write in program_of(flow).writes if write.replaces}
     seen: Counter[str] = Counter()
     for number, step in enumerate(SCRIPTS[uid]["steps"]):
         run.has_ended = step.get("open") == "end"
@@ -283,8 +284,8 @@ def test_scripts_on_spark(spark: SparkSession, tmp_path: Path) -> None:
         on_status=lambda status: clock.set_us(((status.epoch or 0) + 1) * SECOND_US),
     )
 
-    sinks: dict[str, Any] = {write.uid: write.sink for write in flow.writes}
-    replaced = {write.uid for write in flow.writes if write.replaces}
+    sinks: dict[str, Any] = {write.uid: write.sink for write in program_of(flow).writes}
+    replaced = {write.uid for write in program_of(flow).writes if write.replaces}
     for uid, script in SCRIPTS.items():
         for name in variants(uid, on_spark=True):
             for what in ("gives", "late"):

@@ -69,12 +69,12 @@ class InputChanges:
             if s.operator == source and s.action is Action.REFUSE
         )
         return InvalidConfigError(
-            f"the columns of source {source!r}",
-            expected=f"those that epoch {self.epoch} read, more, or wider ones",
+            f"source {source!r}",
+            expected=f"the columns that epoch {self.epoch} read, more, or wider ones",
             found=self._of(source),
             hint="nothing was changed; give the code a column of that name and type"
             f" again (.with_column({first!r}, ...)), or, if nothing needs it any more,"
-            f" say flow.retired('{source}.{first}')",
+            f" say flow.retired_columns({source!r}, {first!r})",
         )
 
 
@@ -83,7 +83,7 @@ def plan_inputs(
     declared: Mapping[str, str],
     *,
     sources: Iterable[str],
-    retired: frozenset[str],
+    retired: frozenset[tuple[str, str]],
     epoch: int,
 ) -> InputChanges:
     """Compare columns by uid, as DDL, of an epoch and of the code (format §4.1).
@@ -92,7 +92,8 @@ def plan_inputs(
         stored: Of the epoch; empty if its writer did not say.
         declared: Of the code.
         sources: Which uids are sources; the others are steps of user code.
-        retired: Columns that the user says are not needed, as ``source.column``.
+        retired: Columns that the user says are not needed, each with the uid of
+            its source.
         epoch: The epoch.
     """
     mine = [uid for uid in sources if uid in stored and uid in declared]
@@ -104,7 +105,7 @@ def plan_inputs(
         for name in dict.fromkeys([*before[source], *now[source]]):
             old, new = before[source].get(name), now[source].get(name)
             users = [u for u in given if u not in mine and name in given[u]]
-            is_retired = f"{source}.{name}" in retired
+            is_retired = (source, name) in retired
             found = _step(old, new, users, is_retired=is_retired)
             if found is not None:
                 action, detail = found

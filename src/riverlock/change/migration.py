@@ -60,7 +60,7 @@ class Migration:
         pieces: Sequence[tuple[int, int]],
         attempt: str,
     ) -> OperatorState:
-        """Write the state as it is declared now; returns what refers to it.
+        """Write the state as it is declared now; return what refers to it.
 
         Args:
             storage: The store.
@@ -117,7 +117,7 @@ class Migration:
         return pa.table(columns, schema=schema).sort_by("id")
 
     def _renamed(self, table: pa.Table) -> pa.Table:
-        """Give entries that carry the name of their variable the new one."""
+        """Rename the variable in entries that carry its name."""
         ids, names = table["id"].to_pylist(), table["variable"].to_pylist()
         for at, name in enumerate(names):
             spec = self._moves.get(name)

@@ -1,10 +1,10 @@
 """Which uids that nobody has given stand for something else than before: a report.
 
 They follow the order of the code. Where operators, sources, event times or sinks have
-changed places, each would go on with the state, the offsets or the output of another; a
-start refuses that. Code may change: one that is more like what its uid stood for than
-any other is the same. A uid that the code gives is the word of the user, and is not
-looked at.
+changed places, each would continue with the state, the offsets or the output of
+another; a start refuses that. Code may change: one that is more like what its uid stood
+for than any other is the same. A uid that the code gives is the word of the user, and
+is not looked at.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.format.records import Manifest, Meaning
 
-__all__ = ["Renumbering", "plan_renumbering", "to_write"]
+__all__ = ["Renumbering", "described", "plan_renumbering", "written"]
 
 _NOUNS = {"event_time": "event time"}
 # They are what they are by their place.
@@ -85,7 +85,7 @@ class Renumbering:
         )
 
     def check(self) -> None:
-        """Refuse to let one go on with the state or the offsets of another.
+        """Refuse to let one continue with the state or the offsets of another.
 
         Raises:
             InvalidConfigError: Nothing was touched.
@@ -109,22 +109,6 @@ class Renumbering:
             for m in others
         ]
         return "; ".join(said)
-
-
-def to_write(
-    meanings: Mapping[str, Meaning], generated: Mapping[str, str]
-) -> list[dict[str, str]]:
-    """Return whose state and offsets hang on the order of the code, and what to write.
-
-    Args:
-        meanings: What the uids of the code stand for.
-        generated: Which of them nobody has given, and what to give instead.
-    """
-    return [
-        {"uid": uid, "of": described(meaning), "write": written(generated[uid])}
-        for uid, meaning in meanings.items()
-        if uid in generated and meaning.kind != "event_time"
-    ]
 
 
 def written(uid: str) -> str:

@@ -1,11 +1,12 @@
-"""What becomes of stored state when the code that declares it has changed.
+"""What happens to stored state when the code that declares it has changed.
 
 Planned, and refused, before anything runs; a plan is a list of steps that people can
-read. Renamed and dropped operators, added, dropped and widened variables cost nothing:
-files are read by name. Variables that are renamed or migrated are rewritten once
-(``migration``), into files that the first new epoch refers to: until it is decided, the
-store is as it was. So is state whose files still have a variable that was dropped, if
-there is a new one of its name: it would begin with the values of the old one.
+read. Renamed and dropped operators, and added, dropped and widened variables cost
+nothing: files are read by name. Variables that are renamed or migrated are rewritten
+once (``migration``), into files that the first new epoch refers to: until it is
+decided, the store is as it was. State whose files still have a dropped variable is
+rewritten too, if a new variable has its name: it would begin with the values of the old
+one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 
 from riverlock.change.migration import Migration
 from riverlock.change.widening import is_wider
+from riverlock.change.window_words import changed_windows
 from riverlock.core.errors import InvalidConfigError, StateSchemaError
 from riverlock.core.types import type_of
 from riverlock.snapshot.format.stored_parameters import fits
@@ -80,7 +82,7 @@ class Declared:
 
 @dataclass(frozen=True, kw_only=True)
 class Upgrade:
-    """What must happen before a snapshot can be gone on from.
+    """What must happen before a snapshot can be continued.
 
     Attributes:
         steps: The report.
@@ -88,7 +90,7 @@ class Upgrade:
         renamed: Uids in the store to uids in the code.
         retired: Uids in the store whose state is left out.
         moves: Variables to be rewritten, by operator: stored name to declaration. An
-            operator without any is rewritten to leave dropped ones behind.
+            operator without any is rewritten to drop variables.
     """
 
     steps: tuple[Step, ...]
@@ -122,7 +124,7 @@ class Upgrade:
         Args:
             newest: What is stored.
             rewritten: State of the operators that have moves, by uid in the code.
-            token: Of the run: its copies of this state are those of nobody else.
+            token: Of the run: its copies of this state are its own.
         """
         if self.changes_nothing:
             return newest
@@ -140,10 +142,10 @@ class Upgrade:
     def rewritten(
         self, catalog: Catalog, newest: Manifest, declared: Mapping[str, StateLayout]
     ) -> dict[str, OperatorState]:
-        """Write the state of operators that have moves anew, beside what there is.
+        """Rewrite the state of operators that have moves, beside the stored one.
 
         Raises:
-            RiverlockError: What a migration function or the storage says went wrong.
+            RiverlockError: What went wrong in a migration function or the storage.
         """
         before = {new: old for old, new in self.renamed.items()}
         count = newest.parallelism
@@ -167,7 +169,7 @@ class Upgrade:
         }
 
     def _since(self, uid: str, state: OperatorState, epoch: int) -> OperatorState:
-        """Mark an operator that has a new name: an older copy of that name is none."""
+        """Mark a renamed operator: an older copy of that name is not its own."""
         if uid not in self.renamed:
             return state
         return msgspec.structs.replace(state, since=epoch, was=uid)
@@ -186,13 +188,13 @@ def plan_upgrade(
     Args:
         stored: The operators of a snapshot.
         declared: The operators of the code.
-        renamed: What the user says of uids: old to new.
-        retired: Which uids the user says are gone for good.
-        columns: Tells of which variables, declared or dropped, files of a state have
-            columns. It is asked only if there is a variable that the state has not.
+        renamed: The renames that the user declares: old uid to new.
+        retired: The uids that the user declares gone for good.
+        columns: Returns for which variables, declared or dropped, files of a state have
+            columns. Called only if there is a variable that the state does not have.
 
     Raises:
-        InvalidConfigError: What the user says makes no sense.
+        InvalidConfigError: What the user declares makes no sense.
     """
     # What was done by an earlier start needs no more doing.
     moved = {old: new for old, new in renamed.items() if old in stored}
@@ -255,8 +257,8 @@ class _Report:
         if state.keys != keys:
             self._refuse(uid, None, expected=f"keys {keys}", found=f"keys {state.keys}")
         if state.windows != mine.windows:
-            windows = str(mine.windows), str(state.windows)
-            self._refuse(uid, None, *windows)
+            changed = changed_windows(mine.windows, state.windows)
+            self._refuse(uid, None, *changed)
         used = set()
         names = {n: self._stored_name(s, state) for n, s in mine.layout.specs.items()}
         dropped = self._columns(state) if None in names.values() else ()
@@ -282,7 +284,7 @@ class _Report:
     def _parameters(
         self, uid: str, stored: Mapping[str, Parameter], mine: Mapping[str, Parameter]
     ) -> None:
-        """Say what becomes of values that were set: they win over the code."""
+        """Report what happens to values that were set: they override the code."""
         for name, old in stored.items():
             if name not in mine:
                 lost = (
@@ -353,7 +355,7 @@ class _Report:
             self._refuse(
                 uid,
                 None,
-                expected="no operator of that uid",
+                expected="the code has no such operator",
                 found=what,
                 hint=f"if it has another uid now: flow.renamed({{{uid!r}: 'new'}});"
                 f" if it is gone for good: flow.retired({uid!r})",
@@ -374,7 +376,7 @@ class _Report:
         found: str,
         hint: str = "",
     ) -> None:
-        detail = f"declared: {expected}; stored: {found}"
+        detail = f"{expected}, was {found}"
         self._say(operator, variable, Action.REFUSE, detail)
         self.refusals.append(
             StateSchemaError(

@@ -1,7 +1,7 @@
 """The command line: ``riverlock run app.py --store store``, ``riverlock status store``.
 
-Commands are loaded when called, and load what they need when they need it: ``--help``
-is instant, and every command but ``run``, ``check`` and ``replay`` works without Spark.
+Commands, and what they need, are imported only when called: ``--help`` is instant, and
+every command but ``run``, ``check`` and ``replay`` works without Spark.
 """
 
 from __future__ import annotations
@@ -18,35 +18,39 @@ __all__ = ["main"]
 
 # name -> (module, attribute, line of the list)
 _COMMANDS: Final = {
-    "run": ("run", "run", "Run the flow of a file on a store."),
+    "run": ("run", "run", "Run the flow in a file on a store."),
     "check": ("check", "check", "Check a flow without running it."),
+    "graph": ("graph", "graph", "Draw a flow: text, Mermaid or SVG."),
     "status": ("status", "status", "Show how a flow is doing."),
-    "state": ("state", "state", "Show what operators remember."),
-    "sql": ("sql", "sql", "Query what operators remember."),
+    "state": ("state", "state", "Show the state of operators."),
+    "sql": ("sql", "sql", "Query the state of operators with SQL."),
     "export": ("export", "export", "Write a snapshot as Parquet or Delta tables."),
     "snapshots": ("snapshots", "snapshots", "List the epochs that are kept."),
-    "snapshot": ("snapshots", "snapshot", "Give an epoch a name, so that it is kept."),
-    "unpin": ("pins", "unpin", "Take a name from an epoch."),
-    "expire": ("pins", "expire", "Delete old epochs: by number, age or bytes."),
+    "snapshot": (
+        "snapshots",
+        "snapshot",
+        "Make or drop a savepoint: a named snapshot.",
+    ),
+    "expire": ("expire", "expire", "Delete old epochs: by number, age or bytes."),
     "restore": ("restore", "restore", "Go back to an epoch: state and inputs."),
     "fork": ("fork", "fork", "Make a new store that begins with an epoch."),
     "forks": ("fork", "forks", "List the forks that need files of a store."),
     "diff": ("diff", "diff", "Show what differs between two epochs."),
     "changes": ("changes", "changes", "Show how state changed, epoch by epoch."),
-    "explain": ("explain", "explain", "Show what led to an epoch, or to a key."),
-    "stop": ("stop", "stop", "Ask a running flow to stop, wherever it runs."),
-    "replay": ("replay", "replay", "Run epochs again and compare; step through them."),
-    "set": ("set", "set_parameters", "Change parameters of a flow, also as it runs."),
-    "rescale": ("rescale", "rescale", "Change how many tasks a running flow has."),
-    "verify": ("verify", "verify", "Check that every epoch that is kept is whole."),
+    "explain": ("explain", "explain", "Show what led to an epoch or to a key's state."),
+    "stop": ("stop", "stop", "Stop a running flow, wherever it runs."),
+    "replay": ("replay", "replay", "Run epochs again and compare, or debug them."),
+    "set": ("set", "set_parameters", "Show or change the parameters of a flow."),
+    "rescale": ("rescale", "rescale", "Change the number of tasks of a running flow."),
+    "verify": ("verify", "verify", "Check that all kept epochs are whole."),
     "repair": ("repair", "repair", "Go back to the newest whole epoch."),
-    "new": ("new", "new", "Make a small project that runs at once."),
-    "doctor": ("doctor", "doctor", "Look whether this machine can run flows."),
+    "new": ("new", "new", "Make a small project that is ready to run."),
+    "doctor": ("doctor", "doctor", "Check that this machine can run flows."),
 }
 
 
 class _Commands(click.Group):
-    """A group that knows its commands by name and loads one when it is called."""
+    """A group that knows its commands by name and imports one when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -88,9 +92,9 @@ A store is a directory or an object-store address that holds a flow's epochs and
 
 \b
 Exit codes:
-  0    fine
-  1    your code, data or options
-  2    a bug of riverlock
+  0    success
+  1    an error in your code, data or options
+  2    a bug in riverlock
   3    a store or snapshot is damaged or missing
   4    another run owns the flow
   5    a sink did not commit

@@ -1,4 +1,4 @@
-"""Finding the flow in a user's file."""
+"""Finds the flow in a user's file."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _MAKERS = ("flow", "build", "build_flow", "make_flow", "main_flow")
 
 @dataclass(frozen=True, kw_only=True)
 class App:
-    """``APP.py[:NAME]`` as given on the command line."""
+    """``APP.py[:NAME]`` from the command line."""
 
     file: Path
     name: str | None
 
     @property
     def folder(self) -> Path:
-        """Where the file is; its neighbours can be imported."""
+        """The folder of the file; its neighbours can be imported."""
         return self.file.parent
 
 
@@ -61,7 +61,7 @@ def parse(given: str) -> App:
 
 @contextmanager
 def worker_path(folder: Path) -> Iterator[None]:
-    """Let the workers of a session that is started meanwhile import the neighbours."""
+    """Let the workers of a session that starts meanwhile import the neighbours."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(p for p in (str(folder), before) if p)
     try:
@@ -77,7 +77,7 @@ def load(app: App) -> ModuleType:
     """Load the file as a module; ``__name__`` is not ``"__main__"``.
 
     Raises:
-        RiverlockError: What its code raised, as it is if it is one of ours.
+        RiverlockError: What its code raised; our own errors unchanged.
     """
     if str(app.folder) not in sys.path:
         sys.path.insert(0, str(app.folder))
@@ -102,7 +102,7 @@ def load(app: App) -> ModuleType:
 
 
 def _module_name(file: Path) -> str:
-    """Name it as an import would, unless the name is another module's."""
+    """Name it as an import would, unless another module has the name."""
     stem = file.stem
     taken = stem in sys.modules or stem in sys.stdlib_module_names
     return f"riverlock_app_{stem}" if taken or not stem.isidentifier() else stem

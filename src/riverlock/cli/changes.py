@@ -25,7 +25,7 @@ __all__ = ["changes"]
     "--limit",
     type=click.IntRange(min=0),
     default=20,
-    help="Rows shown of each operator; default 20.",
+    help="Rows to show per operator; default 20.",
 )
 def changes(  # noqa: PLR0913 - the options of the command
     *,
@@ -36,11 +36,12 @@ def changes(  # noqa: PLR0913 - the options of the command
     limit: int,
     as_json: bool,
 ) -> None:
-    r"""Show how state changed after one epoch and until another, epoch by epoch.
+    r"""Show how state changed from one epoch to another, epoch by epoch.
 
-    FROM and TO are epochs or names; without TO: until the newest. Of epochs between
-    that are not kept any more, the next one has the changes. Without OPERATOR: all
-    operators. With STATE (a variable, or `timers`): its rows; else one row per key.
+    FROM and TO are epochs or names; the changes of FROM itself are not included. TO is
+    the newest epoch by default. If epochs between are no longer kept, the next kept
+    epoch shows their changes. Without OPERATOR, show all operators. With STATE (a
+    variable, or `timers`), show its rows; otherwise one row per key.
 
     \b
     Examples:

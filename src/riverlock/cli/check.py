@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from riverlock.change.unnamed import unnamed
 from riverlock.cli import text
 from riverlock.cli.app import parse
 from riverlock.cli.command import command
@@ -15,13 +16,16 @@ from riverlock.cli.set import parameter_rows
 from riverlock.cli.state import kind
 from riverlock.connectors.base.sink import Making, Probed
 from riverlock.core.errors import DefinitionError, SinkError, SinkUnavailableError
+from riverlock.flow.inside import program_of
+from riverlock.operators.endless_state import endless_states
 
 if TYPE_CHECKING:
     from riverlock.connectors.base.committer import Committer
-    from riverlock.engines.jobs.stages import CompiledFlow
-    from riverlock.flow.flow import Flow
+    from riverlock.driver.engine import Engine
+    from riverlock.program.program import Program
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.format.records import Manifest
+    from riverlock.stages.compiled import CompiledFlow
 
 __all__ = ["check"]
 
@@ -30,7 +34,7 @@ _ANSWERS = {True: "yes", False: "no", None: "not asked"}
 
 @command("check")
 @click.argument("app", metavar="APP.py[:FLOW]", type=click.Path())
-@click.option("--store", help="Tell what a start on this store would do to its state.")
+@click.option("--store", help="Show what a start would do to the state of this store.")
 @session_options
 def check(
     *,
@@ -40,15 +44,15 @@ def check(
     conf: dict[str, str],
     as_json: bool,
 ) -> int | None:
-    r"""Check a flow without running it: no input is read, no store is touched.
+    r"""Check a flow without running it. Read no input, change no store.
 
-    Shows the graph, the operators with their uid, keys and state, and the guarantee
-    that each sink gets, and why. Sinks that are servers are asked whether they can be
-    reached and fit; if one cannot, the exit code is 5. With --store also which columns
-    of sources are others than those of its newest epoch, and what becomes of the state
-    that is there: what is kept, added, dropped, widened, renamed, migrated, or refused;
-    exits with 1 if a start would be refused. What is not there yet and a start would
-    create (store, tables, directories) is listed; nothing is created here.
+    Show the graph, the operators with their uid, keys and state, and the guarantee of
+    each sink with its reason. Ask sinks that are servers whether they can be reached
+    and fit; if one cannot, exit with 5. With --store, also show how the columns of
+    sources differ from those of the newest epoch, and what would happen to the stored
+    state: what is kept, added, dropped, widened, renamed, migrated or refused. Exit
+    with 1 if a start would be refused. List what a start would create (store, tables,
+    directories), but create nothing.
 
     \b
     Examples:
@@ -56,7 +60,7 @@ def check(
       riverlock check app.py:shop --json | jq '.sinks[].guarantee'
     """
     flow = open_app(parse(app), master=master, conf=conf)
-    found = _facts(flow, store)
+    found = _facts(program_of(flow), store)
     if as_json:
         text.print_json(found)
     else:
@@ -67,21 +71,18 @@ def check(
     return SinkError.exit_code if has_trouble else None
 
 
-def _going_on(compiled: CompiledFlow, store: str) -> dict[str, Any]:
-    """Return what a start on a store would be refused for, or do to its state."""
-    from riverlock.driver.run_options import RunOptions
-    from riverlock.engines.jobs.continuing import obstacles
-    from riverlock.engines.jobs.runner import readers_of
-    from riverlock.spark.session import local_session
+def _going_on(compiled: CompiledFlow, engine: Engine, store: str) -> dict[str, Any]:
+    """Return why a start would be refused, and what it would do to the state."""
+    from contextlib import ExitStack
+
+    from riverlock.driver.runner import readers_of
+    from riverlock.driver.starting.continuing import obstacles
 
     catalog = _catalog(store)
     newest = catalog.newest()
-    readers = readers_of(compiled.flow, local_session(), catalog.storage, RunOptions())
-    try:
+    with ExitStack() as stack:
+        readers = readers_of(compiled.flow, engine, catalog.storage, stack)
         refusals = list(obstacles(catalog, compiled, readers, newest))
-    finally:
-        for reader in readers.values():
-            reader.close()
     told = {
         "refused": [error.message for error in refusals],
         "hints": list(dict.fromkeys(e.hint for e in refusals if e.hint)),
@@ -92,7 +93,7 @@ def _going_on(compiled: CompiledFlow, store: str) -> dict[str, Any]:
 def _upgrade(
     catalog: Catalog, compiled: CompiledFlow, newest: Manifest
 ) -> dict[str, Any]:
-    from riverlock.engines.jobs.adoption import upgrade_of
+    from riverlock.driver.starting.adoption import upgrade_of
 
     upgrade = upgrade_of(catalog, compiled, newest)
     inputs = compiled.inputs(newest)
@@ -127,21 +128,25 @@ def _store_to_make(store: str | None) -> list[dict[str, str]]:
     return [] if storage.exists(FLOW) else [{"what": "store", "where": storage.uri}]
 
 
-def _facts(flow: Flow, store: str | None) -> dict[str, Any]:
+def _facts(flow: Program, store: str | None) -> dict[str, Any]:
+    from riverlock.driver.run_options import RunOptions
+    from riverlock.engines.running import opened
+
+    with opened(RunOptions()) as engine:
+        return _told(flow, engine, store)
+
+
+def _told(flow: Program, engine: Engine, store: str | None) -> dict[str, Any]:
     import tempfile
 
-    from riverlock.engines.jobs.runner import check as compiled_of
-    from riverlock.engines.jobs.sink_committers import committer_of
-    from riverlock.engines.jobs.stages import KeyedStage
-    from riverlock.spark.session import local_session
+    from riverlock.driver.runner import check as compiled_of
     from riverlock.storage.open import open_storage
 
-    compiled = compiled_of(flow, store=store)
-    spark = local_session()
+    compiled = compiled_of(flow, engine, store=store)
     with tempfile.TemporaryDirectory() as nowhere:
         storage = open_storage(nowhere)
         committers = {
-            write.uid: committer_of(write, compiled.uses[write.uid], storage, spark)
+            write.uid: engine.committer(write, compiled.uses[write.uid], storage)
             for write in flow.writes
         }
         sinks = [
@@ -169,23 +174,23 @@ def _facts(flow: Flow, store: str | None) -> dict[str, Any]:
                 ],
                 "outputs": {n: s.ddl for n, s in stage.program.outputs.items()},
             }
-            for stage in compiled.stages
-            if isinstance(stage, KeyedStage)
+            for stage in compiled.keyed
         ],
         "sinks": sinks,
-        "generated": compiled.generated,
+        "generated": [asdict(each) for each in unnamed(flow)],
+        "endless": [asdict(each) for each in endless_states(flow)],
         "creates": _store_to_make(store)
         + [
             {"what": f"sink {sink['uid']}", "where": made}
             for sink in sinks
             for made in sink["creates"]
         ],
-        **({} if store is None else _going_on(compiled, store)),
+        **({} if store is None else _going_on(compiled, engine, store)),
     }
 
 
 def _asked(committer: Committer) -> dict[str, Any]:
-    """Return whether a sink answers, what is wrong with it, and what it would make."""
+    """Return whether a sink answers, what is wrong with it, what it would create."""
     nothing: dict[str, Any] = {"reachable": None, "trouble": None, "creates": ()}
     try:
         if isinstance(committer, Probed):
@@ -260,13 +265,24 @@ def _print(found: dict[str, Any]) -> None:
 
 def _print_notes(found: dict[str, Any]) -> None:
     if found["generated"]:
-        click.echo("\nuids from the order of the code: write them before you change it")
+        click.echo(
+            "\nuids made from the order of the code: write them before you change it"
+        )
         text.table(
-            ("uid", "of", "write"),
-            [(g["uid"], g["of"], g["write"]) for g in found["generated"]],
+            ("uid", "of", "write", "written in"),
+            [(g["uid"], g["of"], g["write"], g["line"]) for g in found["generated"]],
+        )
+    if found["endless"]:
+        click.echo("\nstate that is never forgotten: it grows with every new key")
+        text.table(
+            ("operator", "by", "if keys keep coming", "written in"),
+            [
+                (e["uid"], ", ".join(e["keys"]), e["write"], e["line"])
+                for e in found["endless"]
+            ],
         )
     if found["creates"]:
-        click.echo("\na start creates what is not there")
+        click.echo("\na start would create")
         text.table(
             ("for", "creates"), [(c["what"], c["where"]) for c in found["creates"]]
         )

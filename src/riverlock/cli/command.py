@@ -23,7 +23,7 @@ Body = Callable[..., int | None]
 def command(name: str) -> Callable[[Body], click.Command]:
     """Make a command of a function; what it returns is the exit code.
 
-    The function gets ``as_json``. Errors never show a traceback without ``--debug``.
+    The function gets ``as_json``. Errors show a traceback only with ``--debug``.
     """
 
     def wrap(body: Body) -> click.Command:
@@ -35,9 +35,9 @@ def command(name: str) -> Callable[[Body], click.Command]:
         guarded = click.option(
             "--debug", is_flag=True, help="Show the traceback of an error."
         )(guarded)
-        guarded = click.option(
-            "--json", "as_json", is_flag=True, help="Print JSON, for programs."
-        )(guarded)
+        guarded = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(
+            guarded
+        )
         # Raw docstrings: click wants the mark of text to keep as a real backspace.
         help_text = (body.__doc__ or "").replace("\\b", "\b")
         return click.command(name, help=help_text)(guarded)
@@ -64,7 +64,7 @@ def _guard(body: Body, options: dict[str, Any], *, debug: bool) -> int | None:
 
 
 def _nobody_reads() -> bool:
-    """Tell whether it is our output that is broken, and not another connection."""
+    """Tell whether our own output is broken, and not another connection."""
     output = select.poll()
     output.register(1, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
@@ -76,10 +76,10 @@ store_argument = click.argument(
 
 
 def open_starting(store: str) -> tuple[Catalog, list[Start]]:
-    """Open a store, which its first start need not have made yet.
+    """Open a store that its first start need not have created yet.
 
     Returns:
-        It, and the starts under way.
+        The store, and the starts in progress.
 
     Raises:
         SnapshotNotFoundError: There is neither a store nor a start.
@@ -99,7 +99,7 @@ def open_catalog(store: str) -> Catalog:
 
     Raises:
         SnapshotNotFoundError: There is none.
-        InvalidConfigError: There is one, but an epoch was named with it.
+        InvalidConfigError: The address also names an epoch.
     """
     from riverlock.snapshot.address import open_store
 

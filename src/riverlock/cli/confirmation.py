@@ -1,4 +1,4 @@
-"""Commands that change a store show what they will do first, and ask."""
+"""Commands that change a store first show what they will do, and ask."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["agreed", "dry_run_option", "yes_option"]
 
 yes_option = click.option(
-    "--yes", "-y", is_flag=True, help="Do it without asking; the plan is still shown."
+    "--yes", "-y", is_flag=True, help="Do not ask; still show the plan."
 )
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show the plan only.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the plan.")
 
 
 def agreed(plan: Mapping[str, Any], lines: Mapping[str, str], **how: bool) -> bool:
-    """Show a plan; return whether it is to be carried out.
+    """Show a plan; return whether to carry it out.
 
     With ``--json`` and without ``--yes`` the plan is printed and nothing is done; with
     ``--dry-run`` never.
@@ -30,7 +30,7 @@ def agreed(plan: Mapping[str, Any], lines: Mapping[str, str], **how: bool) -> bo
     Args:
         plan: The plan for programs.
         lines: The plan for people.
-        how: ``yes``, ``dry_run`` and ``as_json`` as given.
+        how: The options ``yes``, ``dry_run`` and ``as_json``.
     """
     yes, is_dry = how["yes"], how["dry_run"]
     if how["as_json"]:
@@ -45,5 +45,5 @@ def agreed(plan: Mapping[str, Any], lines: Mapping[str, str], **how: bool) -> bo
         return True
     if sys.stdin.isatty():
         return click.confirm("do it?", default=False)
-    click.echo("nothing was changed; --yes does it")
+    click.echo("nothing was changed; use --yes to do it")
     return False

@@ -22,7 +22,10 @@ __all__ = ["diff"]
 @click.option("--operator", metavar="UID", help="Only this operator.")
 @click.option("--full", is_flag=True, help="Show each value before and after.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=50, help="Changes shown; default 50."
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    help="Changes to show; default 50.",
 )
 def diff(  # noqa: PLR0913 - the options of the command
     *,
@@ -35,8 +38,8 @@ def diff(  # noqa: PLR0913 - the options of the command
 ) -> None:
     r"""Show what differs between two epochs: keys added, removed and changed.
 
-    They may be of one store, or of a fork and its parent. Files that both have are not
-    compared. Exits with 0, whether or not there are differences.
+    Both may be of one store, or of a fork and its parent. Files that both have are not
+    compared. Exit with 0, whether or not there are differences.
 
     \b
     Examples:

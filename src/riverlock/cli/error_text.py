@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -23,13 +22,10 @@ from riverlock.core.errors import (
     StorageError,
     UserCodeError,
 )
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from riverlock.core.user_lines import raising_line
 
 __all__ = ["Trouble", "explain", "report"]
 
-_OURS = str(Path(__file__).resolve().parents[1])
 _PLACES = ("store", "path", "source", "sink", "operator", "epoch")
 
 
@@ -79,7 +75,7 @@ def _user_code(error: UserCodeError) -> Trouble:
     if values.get("record") is not None:
         lines.append(f"record: {values['record']}")
     return Trouble(
-        what=f"user code raised {values['cause']}",
+        what=error.problem,
         where="\n".join(lines),
         unaffected="earlier epochs; nothing of this epoch was committed",
         next_step="fix the code and start again, or send such records to a"
@@ -95,23 +91,12 @@ def _place(error: RiverlockError) -> str:
         for name in _PLACES
         if values.get(name) is not None and str(values[name]) not in error.message
     ]
-    line = _users_line(error.__traceback__)
+    line = values.get("line") or raising_line(error.__traceback__)
+    if line in error.message:
+        line = ""
     return "\n".join(
         [*([", ".join(known)] if known else []), *([line] if line else [])]
     )
-
-
-def _users_line(trace: TracebackType | None) -> str:
-    """Return the innermost line that is neither ours nor an installed package's."""
-    for frame in reversed(traceback.extract_tb(trace)):
-        name = frame.filename
-        if not (
-            name.startswith((_OURS, "<")) or "site-packages" in name or not frame.line
-        ):
-            if "/bin/" in name and frame.name == "<module>":
-                continue  # the console script
-            return f"{name}:{frame.lineno} in {frame.name}: {frame.line}"
-    return ""
 
 
 def _unaffected(error: RiverlockError) -> str:
@@ -125,7 +110,7 @@ def _unaffected(error: RiverlockError) -> str:
         case SnapshotError() | StateError():
             return "the store: nothing was changed"
         case StorageError() | SourceError() | EpochAbortedError():
-            return "decided epochs; nothing of the epoch under way was committed"
+            return "decided epochs; nothing of the epoch in progress was committed"
         case InternalError():
             return "decided epochs"
         case _:
@@ -137,19 +122,19 @@ def _next_step(error: RiverlockError) -> str:
         case SnapshotNotFoundError() if error.what == "a store":
             return "check the path; `riverlock run` makes a new store"
         case SnapshotNotFoundError() if "operator " in error.what:
-            return "see what there is: riverlock state STORE"
+            return "see what exists: riverlock state STORE"
         case SnapshotError():
-            return "see what there is: riverlock snapshots STORE"
+            return "see what exists: riverlock snapshots STORE"
         case StorageError():
             return "look at the storage: riverlock doctor --store STORE"
         case SinkError():
-            return "see to the sink, then start again"
+            return "fix the sink, then restart"
         case _:
             return ""
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
-    """Print an error, for people or programs; returns the exit code."""
+    """Print an error, for people or programs; return the exit code."""
     code = error.exit_code if isinstance(error, RiverlockError) else 2
     if debug:
         click.echo("".join(traceback.format_exception(error)), err=True)
@@ -177,7 +162,7 @@ def _as_data(error: BaseException, trouble: Trouble, code: int) -> dict[str, Any
         name: found
         for name, found in error.__dict__.items()
         if isinstance(found, str | int | float | bool | None)
-        and name not in ("message", "hint", "trace")
+        and name not in ("message", "hint", "trace", "is_placed")
     }
     return {
         "code": getattr(error, "code", "UNEXPECTED"),

@@ -9,6 +9,7 @@ import msgspec
 
 from riverlock.cli import text
 from riverlock.cli.command import command
+from riverlock.cli.ranges import span
 from riverlock.cli.set import parameter_rows
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ __all__ = ["explain"]
     metavar="KEY",
     help="Which epochs changed this key: text, or a JSON array for several columns.",
 )
+@click.option("--full", is_flag=True, help="Show positions of sources whole.")
 def explain(
-    *, address: str, operator: str | None, key: str | None, as_json: bool
+    *, address: str, operator: str | None, key: str | None, full: bool, as_json: bool
 ) -> None:
     r"""Show what led to an epoch: runs, code, restores, and what was read.
 
@@ -48,10 +50,10 @@ def explain(
     if key is None:
         if operator is not None:
             raise click.UsageError("--operator needs a --key")
-        _show(stores.explain(address), as_json=as_json)
+        _show(stores.explain(address), full=full, as_json=as_json)
         return
     found = stores.touches(address, operator or _only_operator(address), key)
-    _show_touches(found, as_json=as_json)
+    _show_touches(found, full=full, as_json=as_json)
 
 
 def _only_operator(address: str) -> str:
@@ -64,7 +66,8 @@ def _only_operator(address: str) -> str:
     return next(iter(operators))
 
 
-def _show(found: Lineage, *, as_json: bool) -> None:
+def _show(found: Lineage, *, full: bool, as_json: bool) -> None:
+    from riverlock.snapshot.format.run_status import rows_by_source
     from riverlock.snapshot.format.stored_parameters import parameters_of
 
     manifest, flow, run = found.manifest, found.flow, found.run
@@ -101,8 +104,9 @@ def _show(found: Lineage, *, as_json: bool) -> None:
     }
     if origin is not None:
         lines["forked from"] = f"epoch {origin.epoch} of {origin.store}"
-    for uid, span in manifest.inputs.items():
-        lines[f"read {uid}"] = _range(span)
+    rows = rows_by_source(manifest)
+    for uid, read in manifest.inputs.items():
+        lines[f"read {uid}"] = span(read.start, read.end, rows[uid], full=full)
     for uid, mine in parameters_of(manifest.operators).items():
         for name, parameter in mine.items():
             lines[f"{uid}.{name}"] = _parameter(parameter)
@@ -156,13 +160,7 @@ def _ranges(inputs: Mapping[str, InputRange]) -> dict[str, Any]:
     }
 
 
-def _range(span: InputRange) -> str:
-    ends = [msgspec.json.encode(end).decode() for end in (span.start, span.end)]
-    rows = "" if span.rows is None else f", {text.counted(span.rows, 'row')}"
-    return f"{ends[0]} to {ends[1]}{rows}"
-
-
-def _show_touches(found: list[Touch], *, as_json: bool) -> None:
+def _show_touches(found: list[Touch], *, full: bool, as_json: bool) -> None:
     if as_json:
         text.print_json(
             [
@@ -183,7 +181,10 @@ def _show_touches(found: list[Touch], *, as_json: bool) -> None:
     rows = []
     for touch in found:
         inputs = touch.inputs or {}
-        read = "; ".join(f"{uid} {_range(r)}" for uid, r in inputs.items())
+        read = "; ".join(
+            f"{uid} {span(r.start, r.end, r.rows, full=full)}"
+            for uid, r in inputs.items()
+        )
         epochs = _epochs(touch.first, touch.last)
         shown = epochs if touch.first == touch.last else f"some of {epochs}"
         rows.append([shown, touch.entries, touch.deletes, read])

@@ -30,10 +30,10 @@ __all__ = ["export"]
     help="Plain Parquet (default), or Delta tables: pip install 'riverlock[delta]'.",
 )
 def export(*, place: str, directory: Path, kind: Format, as_json: bool) -> None:
-    r"""Write a snapshot as tables that other tools read.
+    r"""Write a snapshot as tables that other tools can read.
 
-    Each operator is a table DIR/OPERATOR with a row per key. Its timers, and state that
-    is not kept by key, are tables DIR/OPERATOR.STATE. Nothing is overwritten.
+    Each operator becomes a table DIR/OPERATOR with a row per key. Its timers, and state
+    that is not kept by key, become tables DIR/OPERATOR.STATE. Nothing is overwritten.
 
     \b
     Examples:

@@ -19,17 +19,19 @@ __all__ = ["fork", "forks"]
 @command("fork")
 @click.argument("address", metavar="STORE@EPOCH|NAME")
 @click.argument("new", metavar="NEW")
-@click.option("--copy", is_flag=True, help="Copy the files: NEW needs no other store.")
+@click.option(
+    "--copy", is_flag=True, help="Copy the files, so that NEW needs no other store."
+)
 @dry_run_option
 @yes_option
 def fork(  # noqa: PLR0913 - the options of the command
     *, address: str, new: str, copy: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    r"""Make a NEW store that begins with the state and inputs of an epoch.
+    r"""Make a NEW store that begins with the state and input positions of an epoch.
 
-    Both go on, each by itself; the flow may run meanwhile. Files are not copied: NEW
-    refers to them, and they are kept as long as it does. Run it with other outputs: a
-    directory belongs to one store.
+    From then on each store is independent; the flow may run meanwhile. Files are not
+    copied: NEW refers to them, and they are kept as long as it does. Give the fork
+    outputs of its own: an output directory belongs to one store.
 
     \b
     Examples:
@@ -72,20 +74,19 @@ def _lines(plan: Fork) -> dict[str, str]:
         "forks": f"epoch {plan.target.epoch} of {plan.origin.store}",
         "into": plan.store,
         "state files": f"{size}; they {what}",
-        "sinks": "none has anything of it: give the fork outputs of its own",
+        "sinks": "nothing is copied to them: give the fork outputs of its own",
     }
 
 
 @command("forks")
 @store_argument
-@click.option(
-    "--forget", metavar="ID", help="Let go of a fork whose store was deleted."
-)
+@click.option("--forget", metavar="ID", help="Forget a fork whose store was deleted.")
 def forks(*, store: str, forget: str | None, as_json: bool) -> None:
     r"""List the forks that need files of a store; each keeps an epoch.
 
-    A fork lets go by itself once it has compacted the files away. One whose store was
-    deleted is let go with --forget: if it still existed, it would lose its state.
+    A fork releases the epoch itself once it has compacted the files away. Use --forget
+    for a fork whose store was deleted: if the store still existed, it would lose its
+    state.
 
     \b
     Examples:

@@ -28,10 +28,10 @@ _FILES = {
 @command("new")
 @click.argument("name", type=click.Path(path_type=Path))
 def new(*, name: Path, as_json: bool) -> None:
-    r"""Make a small project that runs at once: a flow, a test, a README.
+    r"""Make a small project that is ready to run: a flow, a test, a README.
 
-    NAME is the folder to make; its last part names the flow. A folder that has
-    something in it is refused.
+    NAME is the folder to create; its last part names the flow. The folder must be new
+    or empty.
 
     \b
     Examples:
@@ -43,10 +43,8 @@ def new(*, name: Path, as_json: bool) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidConfigError(
             f"folder {name}",
-            expected="a new or an empty folder",
-            found="one that has something in it"
-            if folder.is_dir()
-            else "a file of that name",
+            expected="a new or empty folder",
+            found="one with files in it" if folder.is_dir() else "a file of that name",
             hint="choose another name",
         )
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""``STORE@EPOCH``: a store, and perhaps which of its epochs."""
+"""``STORE@EPOCH``: a store, and optionally one of its epochs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ place_argument = click.argument("place", metavar="STORE[@EPOCH|NAME]")
 
 
 def open_place(place: str, at: str | None = None) -> tuple[Catalog, Manifest]:
-    """Open a store and the epoch that was named with it, or by an option.
+    """Open a store and the epoch that its address or an option names.
 
     Raises:
-        UsageError: By both.
+        UsageError: Both name one.
         SnapshotNotFoundError: There is no such store, epoch or name.
     """
     from riverlock.snapshot.address import open_store, split_address

@@ -1,4 +1,4 @@
-"""What is seen while a flow runs: a live line, plain lines, or JSON."""
+"""What a user sees while a flow runs: a live line, plain lines, or JSON."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def line(status: Status, now: int) -> str:
 
 
 class Progress:
-    """Follows a run and says what it did; here: plain lines, now and then."""
+    """Follows a run and reports it; here in plain lines, now and then."""
 
     def __init__(self) -> None:
         """Begin before the first epoch."""
@@ -67,11 +67,11 @@ class Progress:
         self.say(f"running flow {flow}")
 
     def say(self, words: str) -> None:
-        """Say what happens now."""
+        """Report what happens now."""
         click.echo(words, err=True)
 
     def warn(self, words: str) -> None:
-        """Say what is not as it should be."""
+        """Report what is not as it should be."""
         click.echo(click.style("warning: ", fg="yellow") + words, err=True)
 
     def update(self, status: Status) -> None:
@@ -91,7 +91,7 @@ class Progress:
             self.say(line(status, text.now_us()))
 
     def end(self, now_us: int, *, interrupted: bool, store: str) -> None:
-        """Sum the run up in a line."""
+        """Sum up the run in a line."""
         facts = self.summary(now_us, interrupted=interrupted, store=store)
         if not facts["epochs"]:
             at = "" if facts["epoch"] is None else f"; at epoch {facts['epoch']}"
@@ -144,7 +144,7 @@ class _JsonProgress(Progress):
 
 
 class _LiveProgress(Progress):
-    """One line at the foot of the terminal that changes by itself."""
+    """One line at the foot of the terminal that updates itself."""
 
     def __init__(self) -> None:
         from rich.live import Live
@@ -192,7 +192,7 @@ def _escaped(words: str) -> str:
 
 @contextlib.contextmanager
 def progress(*, as_json: bool) -> Iterator[Progress]:
-    """Give what fits: JSON if asked for, a live line on a terminal, else plain text."""
+    """Return what fits: JSON on request, a live line on a terminal, else plain text."""
     if as_json:
         yield _JsonProgress()
     elif sys.stderr.isatty():

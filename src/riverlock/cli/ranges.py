@@ -1,16 +1,26 @@
-"""What an epoch read of a source, in a few words: what is different at its end."""
+"""Positions of sources in a few words: ``40 files, newest 0040.json``.
+
+A position is the source's own JSON, and may name thousands of files. What is not known
+by its form is shown as it is, cut; ``--full`` shows all of it.
+"""
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from riverlock.cli import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["brief_range"]
+__all__ = ["brief_range", "position", "span"]
 
-# A table has no room for more; ``riverlock explain`` has all of it.
+# A table has no room for more; ``riverlock explain --full`` has all of it.
 _MAX = 3
+_MOST_CHARACTERS = 100
 
 
 def brief_range(start: Any, end: Any) -> str:
@@ -41,8 +51,71 @@ def brief_range(start: Any, end: Any) -> str:
     return ", ".join(shown[:_MAX]) + more
 
 
+def position(offset: Any, *, full: bool = False) -> str:
+    """Return a position as short text; as its whole JSON if that is wanted.
+
+    >>> position({"count": 2, "base": None, "recent": [["/in/a", 5], ["/in/b", 5]]})
+    '2 files, newest b'
+    >>> position({"row": 5000, "origin": 7})
+    'row 5,000'
+    """
+    whole = msgspec.json.encode(offset).decode()
+    if full:
+        return whole
+    match offset:
+        case {"count": int(count), "recent": list(recent)}:
+            return _files(count, recent)
+        case {"partitions": dict(partitions)}:
+            return _partitions(partitions)
+        case {"row": int(row)}:
+            return f"row {text.count(row)}"
+        case {"channel": str(channel), "segment": int(segment)}:
+            return f"{text.counted(segment, 'segment')} of channel {channel}"
+        case {"value": value, "rows": int(rows)}:
+            return f"{text.counted(rows, 'row')}, up to {text.value(value)}"
+        case _:
+            pass
+    if len(whole) <= _MOST_CHARACTERS:
+        return whole
+    return f"{whole[: _MOST_CHARACTERS - 1]}…"
+
+
+def span(start: Any, end: Any, rows: int | None, *, full: bool = False) -> str:
+    """Return what an epoch read of a source.
+
+    >>> a, b = ["/in/a", 5], ["/in/b", 5]
+    >>> span({"count": 1, "recent": [a]}, {"count": 2, "recent": [a, b]}, 7)
+    '1 file, newest b, 7 records'
+    """
+    if start == end:
+        return f"nothing new after {position(end, full=full)}"
+    counted = "" if rows is None else f", {text.counted(rows, 'record')}"
+    match start, end:
+        case {"count": int(before)}, {"count": int(after), "recent": recent} if (
+            not full
+        ):
+            return f"{_files(after - before, recent)}{counted}"
+    return f"{position(start, full=full)} to {position(end, full=full)}{counted}"
+
+
+def _files(count: int, recent: list[Any]) -> str:
+    said = text.counted(count, "file")
+    if not count or not recent:
+        return said
+    return f"{said}, newest {PurePath(str(recent[-1][0])).name}"
+
+
+def _partitions(partitions: dict[str, int]) -> str:
+    if len(partitions) <= _MAX:
+        each = (f"{name} at {text.count(at)}" for name, at in partitions.items())
+        return ", ".join(each) or "no partitions"
+    total = sum(partitions.values())
+    said = text.counted(len(partitions), "partition")
+    return f"{said}, at {text.count(total)} records in all"
+
+
 def _leaves(offset: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Give the plain values of an offset, each by its own name."""
+    """Yield the plain values of an offset, each by its own name."""
     if isinstance(offset, dict):
         for inner, value in offset.items():
             yield from _leaves(value, inner)

@@ -22,10 +22,10 @@ __all__ = ["repair"]
 @dry_run_option
 @yes_option
 def repair(*, store: str, dry_run: bool, yes: bool, as_json: bool) -> int:
-    r"""Go back to the newest whole epoch, and move what is damaged aside.
+    r"""Go back to the newest whole epoch, and move damaged files aside.
 
-    Deletes nothing: damaged and foreign files, and epochs that cannot be used, are
-    moved to quarantine/ of the store. A flow that runs must be stopped before.
+    Nothing is deleted: damaged and foreign files, and epochs that cannot be used, are
+    moved to quarantine/ of the store. Stop the flow first.
 
     \b
     Examples:

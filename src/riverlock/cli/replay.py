@@ -54,7 +54,8 @@ def replay(  # noqa: PLR0913 - the options of the command
     They begin from the snapshot before them and see the input, time and randomness
     that they saw. The store is only read, a running flow is not disturbed, and sinks
     are told nothing. Exits with 0 if state and outputs are as they were, else with 1,
-    also if the key was not seen at all. Of one key, state alone is compared.
+    also if the key was not seen at all. Of one key, state alone is compared; its
+    events are shown, with the state before and after each and the rows it emitted.
 
     With other code than that of the epochs this is a shadow run: it shows which rows
     and which state would have been different.
@@ -87,6 +88,7 @@ def replay(  # noqa: PLR0913 - the options of the command
         )
         click.echo("  next  see which epochs changed it: riverlock explain STORE --key")
     else:
+        _print_steps(found, limit=None if full else _SHOWN)
         _print(found, key, diff=diff or full, full=full)
     return 0 if found.matches and not found.saw_nothing else 1
 
@@ -99,7 +101,7 @@ def _epochs(given: str) -> tuple[str, int, int]:
             f"epochs {given!r}",
             expected="STORE@EPOCH or STORE@FIRST..LAST",
             found="no epoch",
-            hint="see what there is: riverlock snapshots STORE",
+            hint="see what exists: riverlock snapshots STORE",
         )
     catalog = open_catalog(store)
     begin, dots, end = span.partition("..")
@@ -159,6 +161,21 @@ def _print_epoch(epoch: EpochReplay) -> None:
     )
     for line in said:
         click.echo(f"  {line}")
+
+
+def _print_steps(found: Replay, *, limit: int | None) -> None:
+    """Show what user code did with the key: event by event."""
+    for step in found.steps[:limit]:
+        click.echo(f"\nepoch {step.epoch}, {step.what}: {step.given}")
+        for name, after in step.after.items():
+            before = step.before[name]
+            change = f"{_cell(before)} -> {_cell(after)}"
+            click.echo(f"  {name}: {_cell(after) if before == after else change}")
+        for row in step.rows:
+            click.echo(f"  emitted {row!r}")
+    _print_more(len(found.steps), limit)
+    if found.steps:
+        click.echo()
 
 
 def _print(found: Replay, key: str | None, *, diff: bool, full: bool) -> None:
@@ -237,6 +254,9 @@ def _facts(found: Replay) -> dict[str, Any]:
     return {
         "matches": found.matches,
         "key_rows": found.key_rows,
+        "steps": [
+            {**asdict(s), "rows": [repr(r) for r in s.rows]} for s in found.steps
+        ],
         "shadow": not found.is_same_code,
         "code": found.code,
         "recorded_code": found.recorded_code,

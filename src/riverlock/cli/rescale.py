@@ -28,14 +28,14 @@ _POLL_SECONDS = 0.2
     "seconds",
     type=click.FloatRange(min=0),
     default=30.0,
-    help="How long to wait for the epoch that has it; default 30 seconds.",
+    help="How long to wait for that epoch; default 30 seconds.",
 )
 def rescale(*, store: str, parallelism: int, seconds: float, as_json: bool) -> int:
-    r"""Change how many tasks a running flow has, from its next epoch on.
+    r"""Set the number of tasks per keyed stage of a running flow, from its next epoch.
 
     State follows: new owners of key groups read what they need, others keep theirs.
-    There are no more tasks than the flow has key groups. A flow that waits for input
-    takes it up with the first epoch that there is.
+    There are at most as many tasks as key groups. A flow that waits for input changes
+    with its next epoch.
 
     \b
     Examples:
@@ -67,10 +67,10 @@ def rescale(*, store: str, parallelism: int, seconds: float, as_json: bool) -> i
 
 
 def _run(catalog: Catalog, parallelism: int) -> int:
-    """Return the run that is there to be asked.
+    """Return the run to ask.
 
     Raises:
-        InvalidConfigError: None is.
+        InvalidConfigError: There is none.
     """
     from riverlock.snapshot.owner import read_beat
 
@@ -88,7 +88,7 @@ def _run(catalog: Catalog, parallelism: int) -> int:
 def _wait(
     catalog: Catalog, before: int, run: int, wanted: int, seconds: float
 ) -> Manifest | None:
-    """Return the first epoch that was seen to have the parallelism."""
+    """Return the first epoch that was seen with the new parallelism."""
     deadline = time.monotonic() + seconds
     while True:
         newest = catalog.newest()

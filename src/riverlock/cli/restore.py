@@ -23,7 +23,9 @@ __all__ = ["facts_of", "lines_of", "restore"]
 @command("restore")
 @click.argument("address", metavar="STORE@EPOCH|NAME")
 @click.option(
-    "--keep-output", is_flag=True, help="Leave output of files where readers see it."
+    "--keep-output",
+    is_flag=True,
+    help="Leave the output of file sinks where readers see it.",
 )
 @dry_run_option
 @yes_option
@@ -32,9 +34,9 @@ def restore(
 ) -> None:
     r"""Go back to an epoch: its state, input positions, timers and watermarks.
 
-    A new epoch is made whose state is that of the old one. Epochs between stay, and can
-    be gone to. The next run reads the inputs from there again. The plan says for each
-    sink what becomes of its output. A flow that runs must be stopped before.
+    This makes a new epoch with the state of the old one. Epochs between stay, and you
+    can go to them. The next run reads the inputs again from there. The plan says for
+    each sink what happens to its output. Stop the flow first.
 
     \b
     Examples:
@@ -60,7 +62,7 @@ def restore(
 
 
 def _check_stopped(catalog: Catalog) -> None:
-    """Refuse before a plan is shown that could not be carried out.
+    """Refuse before showing a plan that could not be carried out.
 
     Raises:
         FencedError: The flow runs.

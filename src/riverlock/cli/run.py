@@ -48,7 +48,7 @@ def session_options(body: Any) -> Any:
         metavar="NAME=VALUE",
         multiple=True,
         callback=_pairs,
-        help="A setting of Spark; may be repeated.",
+        help="A Spark setting; may be repeated.",
     )(body)
     return click.option(
         "--master", help="Spark's master; default: all cores of this machine."
@@ -57,17 +57,21 @@ def session_options(body: Any) -> Any:
 
 @command("run")
 @click.argument("app", metavar="APP.py[:FLOW]", type=click.Path())
-@click.option("--store", required=True, help="Where the flow's epochs and state are.")
-@click.option("--available-now", is_flag=True, help="Take what is there, then stop.")
+@click.option(
+    "--store", required=True, help="The store that holds the flow's epochs and state."
+)
+@click.option("--available-now", is_flag=True, help="Process what is there, then stop.")
 @click.option(
     "--parallelism",
     metavar="N|auto",
     type=_parallelism,
-    help="Tasks per keyed stage; default: cores.",
+    help="Tasks per keyed stage; default: the number of cores.",
 )
-@click.option("--max-rows-per-epoch", type=int, help="Take no more records at once.")
+@click.option(
+    "--max-rows-per-epoch", type=int, help="The most records an epoch may take."
+)
 @click.option("--epoch-target", help="How long an epoch should take; default 1 second.")
-@click.option("--max-epochs", type=int, help="Stop after so many epochs.")
+@click.option("--max-epochs", type=int, help="Stop after this many epochs.")
 @session_options
 def run(
     *,
@@ -78,12 +82,12 @@ def run(
     as_json: bool,
     **options: Any,
 ) -> int:
-    r"""Run the flow of a file on a store, until its input ends or Ctrl-C.
+    r"""Run the flow in a file on a store, until its input ends or you press Ctrl-C.
 
-    FLOW is the name of a flow in the file, or of a function that returns one; it may
-    be left out if there is only one. The file is loaded like a module: what stands
-    under `if __name__ == "__main__":` is not run. Ctrl-C finishes the epoch under way,
-    a second one drops it; either way nothing is lost.
+    FLOW is the name of a flow in the file, or of a function that returns one; leave it
+    out if there is only one. The file is loaded like a module: code under `if __name__
+    == "__main__":` is not run. Ctrl-C finishes the epoch in progress, a second Ctrl-C
+    drops it; either way nothing is lost.
 
     Progress goes to standard error; with --json one line per epoch goes to standard
     output.
@@ -111,10 +115,10 @@ def run(
 
 
 def exit_code(signals: set[int]) -> int:
-    """Return what a run that ended well exits with, given the stop signals it got.
+    """Return the exit code of a run that ended well, by the stop signals it got.
 
-    A supervisor that asks with SIGTERM gets what it asked for: the epoch was finished,
-    and a new run starts where this one ended. Ctrl-C is for shells, which expect 130.
+    A supervisor that sends SIGTERM gets what it asked for: the epoch was finished, and
+    a new run starts where this one ended. Ctrl-C is for shells, which expect 130.
     """
     return _INTERRUPTED if signal.SIGINT in signals else 0
 
@@ -130,7 +134,7 @@ def open_app(app: App, *, master: str | None, conf: dict[str, str]) -> Flow:
     """Start Spark, so that the file may use it at module level, and load the flow.
 
     Raises:
-        RiverlockError: Spark cannot start, or the file has no flow that can be used.
+        RiverlockError: Spark cannot start, or the file has no usable flow.
     """
     from riverlock.spark.session import local_session
     from riverlock.spark.user_modules import send_by_value
@@ -161,7 +165,7 @@ def _log_to(shown: Progress) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Any]:
-    """Give a function that tells which stop signals came, whoever handles them."""
+    """Return a function that tells which stop signals came, whoever handles them."""
     numbers: set[int] = set()
     if threading.current_thread() is not threading.main_thread():
         yield lambda: numbers

@@ -25,14 +25,14 @@ _POLL_SECONDS = 0.2
 @store_argument
 @click.argument("changes", metavar="[OPERATOR.NAME[=VALUE]]...", nargs=-1)
 @click.option(
-    "--default", "to_default", is_flag=True, help="Back to what the code says."
+    "--default", "to_default", is_flag=True, help="Go back to the default in the code."
 )
 @click.option(
     "--wait",
     "seconds",
     type=click.FloatRange(min=0),
     default=30.0,
-    help="How long to wait for the epoch that has it; default 30 seconds.",
+    help="How long to wait for that epoch; default 30 seconds.",
 )
 def set_parameters(
     *,
@@ -44,10 +44,10 @@ def set_parameters(
 ) -> int:
     r"""Change parameters (rl.Param) of a flow; without any, show them.
 
-    Of a running flow, all tasks have the new values from one epoch on, which is told.
-    Of one that does not run, the first epoch of its next run has them. They stay with
-    the store, whatever the default in the code, until --default takes them back. Lists
-    and dictionaries are written as JSON.
+    In a running flow, all tasks have the new values from the same epoch on, which is
+    printed. If the flow does not run, the first epoch of its next run has them. They
+    belong to the store and override the default in the code, until you remove them with
+    --default. Write lists and dictionaries as JSON.
 
     \b
     Examples:
@@ -165,7 +165,7 @@ def _json(value: object) -> str:
 
 
 def parameter_rows(parameters: Parameters) -> list[dict[str, Any]]:
-    """Return what there is to be told of parameters, one by one."""
+    """Return what to show about parameters, one by one."""
     return [
         {
             "operator": uid,

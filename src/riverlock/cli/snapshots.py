@@ -11,6 +11,7 @@ from riverlock.cli.command import command, open_catalog, store_argument
 from riverlock.cli.places import open_place, place_argument
 from riverlock.cli.ranges import brief_range
 from riverlock.core.errors import SnapshotError
+from riverlock.snapshot.address import open_store, split_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,11 +24,11 @@ __all__ = ["snapshot", "snapshots"]
 @command("snapshots")
 @store_argument
 def snapshots(*, store: str, as_json: bool) -> None:
-    r"""List the epochs that are kept, and the names given to them.
+    r"""List the epochs that are kept, and their names.
 
-    Any of them can be looked into with `riverlock state STORE --at EPOCH`, or gone back
-    to. ``read`` says where each source was and where it came to; with --json each epoch
-    has these offsets as they are.
+    Look into one with `riverlock state STORE --at EPOCH`, or go back to it. ``read``
+    says from where to where each source was read; with --json each epoch has the full
+    offsets.
 
     \b
     Examples:
@@ -51,19 +52,24 @@ def snapshots(*, store: str, as_json: bool) -> None:
 @place_argument
 @click.argument("name")
 @click.option("--at", metavar="EPOCH", help="The epoch; default: the newest.")
-@click.option("--note", default="", help="A remark that is kept with it.")
-def snapshot(
-    *, place: str, name: str, at: str | None, note: str, as_json: bool
+@click.option("--note", default="", help="A remark to store with it.")
+@click.option("--drop", is_flag=True, help="Remove the savepoint of that name.")
+def snapshot(  # noqa: PLR0913 - the options of the command
+    *, place: str, name: str, at: str | None, note: str, drop: bool, as_json: bool
 ) -> None:
-    r"""Give an epoch a NAME, so that it and its files are kept until further notice.
+    r"""Make a savepoint: name a snapshot, so that it is kept until it is dropped.
 
-    The flow may run meanwhile.
+    The flow may run meanwhile. With --drop the name is removed, and its epoch is kept
+    no longer than others.
 
     \b
     Examples:
-      riverlock snapshot store before-upgrade
       riverlock snapshot store@41 audit-2026 --note "end of year"
+      riverlock snapshot store audit-2026 --drop
     """
+    if drop:
+        _drop(place, name, at or note, as_json=as_json)
+        return
     catalog, manifest = open_place(place, at)
     epoch = manifest.epoch
     named = catalog.pin(name, epoch=epoch, now_us=text.now_us(), note=note)
@@ -71,6 +77,18 @@ def snapshot(
         text.print_json({"name": named.name, "epoch": epoch, "note": named.note})
         return
     click.echo(f"epoch {epoch} is kept as {name!r}")
+
+
+def _drop(place: str, name: str, more: str | None, *, as_json: bool) -> None:
+    store, epoch = split_address(place)
+    if more or epoch is not None:
+        raise click.UsageError("--drop takes STORE and NAME alone")
+    catalog = open_store(store)
+    found = catalog.unpin(name).regions.get(catalog.region)
+    if as_json:
+        text.print_json({"name": name, "epoch": found})
+        return
+    click.echo(f"epoch {found} is no longer kept as {name!r}")
 
 
 _COLUMNS = (

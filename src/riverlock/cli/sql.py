@@ -29,9 +29,10 @@ def sql(*, place: str, query: str | None, as_csv: bool, as_json: bool) -> None:
     r"""Query a snapshot with SQL.
 
     STORE@EPOCH and STORE@NAME query an earlier epoch. Every operator is a view with a
-    row per key, every state variable one with a row per entry; there are `timers`,
-    `epochs` and `channels`. Without QUERY they are listed with their columns. Needs
-    DuckDB: pip install 'riverlock[sql]'. Nothing but the snapshot can be read.
+    row per key, every state variable a view with a row per entry; there are also
+    `timers`, `epochs` and `channels`. Without QUERY, list the views with their columns.
+    Needs DuckDB: pip install 'riverlock[sql]'. A query can read nothing but the
+    snapshot.
 
     \b
     Examples:
@@ -87,5 +88,5 @@ def _show(table: pa.Table | None, epoch: int, *, as_csv: bool, as_json: bool) ->
 
 
 def _cell(found: object) -> object:
-    """Return a value for CSV, where null is nothing."""
+    """Return a value for CSV, where null is empty."""
     return None if found is None else text.value(found)

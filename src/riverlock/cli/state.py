@@ -50,7 +50,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 )
 @click.option("--at", metavar="EPOCH|NAME", help="Which epoch; default: the newest.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=20, help="Rows shown; default 20."
+    "--limit", type=click.IntRange(min=0), default=20, help="Rows to show; default 20."
 )
 @click.option(
     "--out",
@@ -69,10 +69,11 @@ def state(  # noqa: PLR0913 - the options of the command
     out: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Show what operators remember, at any epoch that is kept.
+    r"""Show the state of operators at any kept epoch.
 
-    Without OPERATOR: all operators. With it: its state variables, each with a sample.
-    With STATE (a variable, or `timers`): the rows, typed. The flow may run meanwhile.
+    Without OPERATOR, list all operators. With it, show its state variables, each with a
+    sample. With STATE (a variable, or `timers`), show the rows, typed. The flow may run
+    meanwhile.
 
     \b
     Examples:
@@ -156,13 +157,13 @@ def _summary(state: OperatorState) -> dict[str, Any]:
 
 
 class _View:
-    """The entries of one operator at one epoch, perhaps of one key."""
+    """The entries of one operator at one epoch, optionally of one key."""
 
     def __init__(
         self, catalog: Catalog, manifest: Manifest, uid: str, key: str | None
     ) -> None:
-        from riverlock.cli.key_text import typed_key
-        from riverlock.query.key_spans import place_of
+        from riverlock.query.keys.spans import place_of
+        from riverlock.query.keys.typed import typed_key
         from riverlock.snapshot.state_reader import operator_of, read_entries
 
         self._store = catalog.storage.uri

@@ -10,6 +10,7 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_starting, store_argument
+from riverlock.cli.ranges import position
 from riverlock.cli.set import parameter_rows, print_parameters
 from riverlock.core.errors import StorageNotFoundError
 
@@ -38,7 +39,8 @@ _COLOURS = {
 @command("status")
 @store_argument
 @click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
-def status(*, store: str, watch: bool, as_json: bool) -> None:
+@click.option("--full", is_flag=True, help="Show positions of sources whole.")
+def status(*, store: str, watch: bool, full: bool, as_json: bool) -> None:
     r"""Show how a flow is doing: its state in one word, epoch, lag, rates, sizes.
 
     Reads the store only, so it works for a flow on another machine and for one that
@@ -53,24 +55,24 @@ def status(*, store: str, watch: bool, as_json: bool) -> None:
     """
     catalog, _ = open_starting(store)
     if not watch:
-        _show(catalog, as_json=as_json)
+        _show(catalog, full=full, as_json=as_json)
         return
     try:
         while True:
             if not as_json and sys.stdout.isatty():
                 click.clear()
-            _show(catalog, as_json=as_json)
+            _show(catalog, full=full, as_json=as_json)
             time.sleep(_PERIOD_SECONDS)
     except KeyboardInterrupt:
         return
 
 
-def _show(catalog: Catalog, *, as_json: bool) -> None:
+def _show(catalog: Catalog, *, full: bool, as_json: bool) -> None:
     found = collect(catalog)
     if as_json:
-        text.print_json(found)
+        text.print_json(text.with_instants(found))
     else:
-        _print(found)
+        _print(found, full=full)
 
 
 def collect(catalog: Catalog) -> dict[str, Any]:
@@ -226,13 +228,16 @@ def _sinks(newest: Manifest) -> list[dict[str, Any]]:
 
 
 def _sources(newest: Manifest, lag: dict[str, int | None]) -> list[dict[str, Any]]:
+    from riverlock.snapshot.format.run_status import rows_by_source
+
+    rows = rows_by_source(newest)
     return [
-        {"uid": uid, "rows": read.rows, "lag_rows": lag.get(uid), "position": read.end}
+        {"uid": uid, "rows": rows[uid], "lag_rows": lag.get(uid), "position": read.end}
         for uid, read in newest.inputs.items()
     ]
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(found: dict[str, Any], *, full: bool) -> None:
     now = text.now_us()
     word = click.style(found["state"], fg=_COLOURS.get(found["state"]), bold=True)
     name = found["flow"] or found["store"]
@@ -244,11 +249,11 @@ def _print(found: dict[str, Any]) -> None:
         click.echo("no epoch yet")
     else:
         text.facts(_screen(found, now))
-        _print_tables(found, now)
+        _print_tables(found, now, full=full)
     if found["error"]:
         click.echo("\n" + click.style("last error: ", fg="red") + found["error"])
     if found["state"] == "crashed":
-        click.echo("\nstart it again: it goes on where it was, nothing is lost")
+        click.echo("\nstart it again: it continues where it was, nothing is lost")
 
 
 def _since(found: dict[str, Any], now: int) -> str:
@@ -293,12 +298,17 @@ def lag(rows: dict[str, int | None]) -> str:
     return "none" if total == 0 else text.counted(total, "record")
 
 
-def _print_tables(found: dict[str, Any], now: int) -> None:
+def _print_tables(found: dict[str, Any], now: int, *, full: bool) -> None:
     click.echo()
     text.table(
         ("source", "records", "lag", "position"),
         [
-            (s["uid"], text.count(s["rows"]), text.count(s["lag_rows"]), s["position"])
+            (
+                s["uid"],
+                text.count(s["rows"]),
+                text.count(s["lag_rows"]),
+                position(s["position"], full=full),
+            )
             for s in found["sources"]
         ],
     )

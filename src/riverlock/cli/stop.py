@@ -27,11 +27,11 @@ _POLL_SECONDS = 0.2
     "--timeout", default="1 minute", help="How long to wait for it; default 1 minute."
 )
 def stop(*, store: str, savepoint: str | None, timeout: str, as_json: bool) -> int:
-    r"""Ask a running flow to finish its epoch and end, wherever it runs.
+    r"""Ask a running flow to finish its epoch and stop, wherever it runs.
 
-    Writes a request into the store, which the run sees within about a second, and
-    waits. A flow that is still starting ends before its first epoch. With --savepoint
-    its last epoch gets a name, so that it can be gone back to.
+    This writes a request into the store, which the run sees within about a second, and
+    waits. A flow that is still starting stops before its first epoch. With --savepoint
+    its last epoch gets a name, so that you can go back to it.
 
     \b
     Examples:
@@ -73,8 +73,8 @@ def stop(*, store: str, savepoint: str | None, timeout: str, as_json: bool) -> i
 
 def _nobody(catalog: Catalog, found: str) -> InvalidConfigError:
     return InvalidConfigError(
-        f"flow of {catalog.storage.uri}",
-        expected="one that runs",
+        f"stop of {catalog.storage.uri}",
+        expected="a running flow",
         found=found,
         hint="to name its newest epoch: riverlock snapshot STORE NAME",
     )

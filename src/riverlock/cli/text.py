@@ -1,4 +1,4 @@
-"""How figures, times and tables look; plain text wherever nobody watches."""
+"""How figures, times and tables look; plain text wherever no one watches."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ __all__ = [
     "table",
     "value",
     "watermark",
+    "with_instants",
 ]
 
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"))
@@ -46,7 +47,7 @@ def now_us() -> int:
 
 
 def count(number: float | None) -> str:
-    """Return a number with its thousands apart."""
+    """Return a number with thousands separators."""
     return "?" if number is None else f"{number:,.0f}"
 
 
@@ -63,7 +64,7 @@ def counted(number: float | None, noun: str) -> str:
 
 
 def size(number: float) -> str:
-    """Return bytes in a unit that a person reads."""
+    """Return bytes in a readable unit."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if number < 1000 or unit == "TB":
             break
@@ -99,7 +100,7 @@ def age(at_us: int | None, now: int) -> str:
 
 
 def watermark(us: int | None, now_us: int | None = None) -> str:
-    """Return a watermark for people, with its age if the time is given."""
+    """Return a watermark for people, with its age if the current time is known."""
     if us is None:
         return "none"
     if us == END_US:
@@ -115,7 +116,7 @@ def holding(inputs: Iterable[InputTime], now_us: int) -> str:
 
 
 def standing(each: InputTime, now_us: int) -> str:
-    """Return how an input stands to the others."""
+    """Return how an input compares with the others."""
     said = []
     if each.idle_since_us is not None:
         said.append(f"idle for {duration(max(0, now_us - each.idle_since_us) / 1e6)}")
@@ -130,7 +131,7 @@ def standing(each: InputTime, now_us: int) -> str:
 
 
 def policy(each: InputTime) -> str:
-    """Return how the watermark of an input is made, and when it is not waited for."""
+    """Return how the watermark of an input is made, and how long others wait for it."""
     if each.delay_us is None:
         return "not recorded"  # by an older version
     kind = "marker" if each.is_marked else "record"
@@ -154,7 +155,7 @@ def instant(at_us: int | None) -> str:
 
 
 def value(found: object) -> str:
-    """Return a stored value as short text; text itself stands as it is."""
+    """Return a stored value as short text; text itself unchanged."""
     if found is None:
         return "null"
     if isinstance(found, str):
@@ -168,20 +169,34 @@ def value(found: object) -> str:
     return str(found)
 
 
+def with_instants(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return facts with each instant as ISO 8601 too, beside its microseconds.
+
+    >>> with_instants({"decided_us": 0, "silent_us": None})
+    {'decided_us': 0, 'decided': '1970-01-01T00:00:00Z', 'silent_us': None}
+    """
+    found: dict[str, Any] = {}
+    for name, each in facts.items():
+        found[name] = each
+        if name.endswith("_us") and each is not None:
+            found.setdefault(name.removesuffix("_us"), instant(each))
+    return found
+
+
 def print_json(data: object) -> None:
     """Print data as one JSON value; a list or object as one line."""
     click.echo(msgspec.json.encode(data, enc_hook=str))
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a terminal to draw on; made when needed, since rich takes its time."""
+    """Return a terminal to draw on; made when needed, since rich is slow to import."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, soft_wrap=True)
 
 
 def facts(pairs: Mapping[str, str]) -> None:
-    """Print names and what they stand for, in two columns."""
+    """Print names and their values, in two columns."""
     width = max(map(len, pairs), default=0)
     for name, text in pairs.items():
         first, *more = text.split("\n")
@@ -191,9 +206,9 @@ def facts(pairs: Mapping[str, str]) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows under a heading; a column of numbers is set to the right.
+    """Print rows under a heading; columns of numbers are right-aligned.
 
-    Nothing is cut off where the output is not a terminal.
+    Nothing is cut off if the output is not a terminal.
     """
     cells = [[c if isinstance(c, str) else value(c) for c in row] for row in rows]
     numeric = [

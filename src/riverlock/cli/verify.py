@@ -18,11 +18,11 @@ __all__ = ["verify"]
 @command("verify")
 @store_argument
 def verify(*, store: str, as_json: bool) -> int:
-    r"""Check that every epoch that is kept is whole: files there, checksums right.
+    r"""Check that all kept epochs are whole: files exist, checksums match.
 
-    Reads all files. Exits with 3 if something is damaged or missing, and names the
-    files, what they affect, and the newest epoch that is whole. Names files that are no
-    part of a store. Changes nothing.
+    Reads all files and changes nothing. If something is damaged or missing, exit with 3
+    and name the files, what they affect, and the newest whole epoch. Also name files
+    that do not belong to a store.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def verify(*, store: str, as_json: bool) -> int:
             f" refers to {text.counted(last.files, 'file')}, {text.size(last.bytes)}"
         )
     for path in found.foreign:
-        click.echo(f"foreign: {path} is no part of a store", err=True)
+        click.echo(f"foreign: {path} does not belong to a store", err=True)
     return 0 if found.is_whole else 3
 
 
@@ -92,7 +92,7 @@ def _complain(found: Inspection) -> None:
         click.echo(f"  {damage.problem}", err=True)
         click.echo(f"    affects {damage.affects}", err=True)
     if damaged and found.newest_whole is None:
-        click.echo("no epoch that is kept is whole", err=True)
+        click.echo("no kept epoch is whole", err=True)
         return
     if damaged:
         click.echo(f"the newest whole epoch is {found.newest_whole}", err=True)

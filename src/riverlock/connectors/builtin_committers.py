@@ -26,7 +26,12 @@ from riverlock.connectors.files.listing import (
     own,
     staged_gone,
 )
-from riverlock.connectors.files.past_epochs import check_claim, check_kept, take
+from riverlock.connectors.files.past_epochs import (
+    check_claim,
+    check_kept,
+    check_listed,
+    take,
+)
 from riverlock.connectors.files.places import nobodys_home
 from riverlock.connectors.files.staged_files import sweep_staged
 from riverlock.connectors.withdrawal import withdraw_all
@@ -61,14 +66,16 @@ class FileCommitter:
     guarantee: str = "exactly once: each epoch appears whole, by one rename"
     _mine: dict[str, str] = field(default_factory=dict)
     _owner: Owner | None = None
+    # The newest epoch that this run has seen in the directory.
+    _seen: int | None = None
 
     def to_make(self) -> tuple[str, ...]:
-        """Return the directory, if it is not there."""
+        """Return the directory, if it does not exist."""
         is_there = Path(self.sink.path).exists()
         return () if is_there else (f"directory {self.sink.path}",)
 
     def open(self, owner: Owner) -> None:
-        """Take the directory for this run; what a crash left half built goes.
+        """Take the directory for this run; remove what a crash left half built.
 
         Epochs that this store has not decided go out of sight.
 
@@ -100,6 +107,7 @@ class FileCommitter:
         if is_withdrawal(output.tokens):
             assert self._owner is not None
             withdraw_all(self.sink.path, output.tokens, self._owner)
+            self._seen = None
             return
         if self._is_in_object_store(output.tokens[0]):
             from riverlock.connectors.files.object_files import ObjectFileCommitter
@@ -109,6 +117,7 @@ class FileCommitter:
         check_tokens(self.sink.path, epoch, output.tokens)
         path = self._home(epoch, output.tokens)
         self._check_claim(path)
+        self._check_seen()
         root = LocalStorage(path)
         # Committed before, readers may even have taken the folder away since.
         if not is_listed(root, epoch, output, self._owner):
@@ -119,12 +128,19 @@ class FileCommitter:
                 listing_path(epoch), listing(epoch, output.tokens, output.run)
             )
             is_listed(root, epoch, output, self._owner)
+        if path == Path(self.sink.path):
+            self._seen = epoch
         self._sweep(path, epoch, output.run)
 
     def _check_claim(self, path: Path) -> None:
-        """Stop if another run has taken the directory; a former one is not taken."""
+        """Stop if another run has taken the directory; do not take a former one."""
         if self._owner is not None and path == Path(self.sink.path):
             check_claim(LocalStorage(path), self._owner)
+
+    def _check_seen(self) -> None:
+        """Stop if the directory went back under this run, or was removed."""
+        if self._owner is not None and self._seen is not None:
+            check_listed(self.sink.path, self._seen, self._owner)
 
     def _is_in_object_store(self, token: dict[str, Any]) -> bool:
         """Tell whether an epoch was staged in an object store that we still have."""
@@ -134,8 +150,8 @@ class FileCommitter:
     def _home(self, epoch: int, tokens: tuple[Any, ...]) -> Path:
         """Return the directory that an epoch was decided to go to.
 
-        If the sink was given another one since, the epoch is completed in the old one,
-        unless that was moved or copied here.
+        If the sink has another one since, the epoch is completed in the old one, unless
+        that was moved or copied here.
         """
         here = Path(self.sink.path)
         meant = Path(tokens[0].get("root", here))
@@ -147,7 +163,7 @@ class FileCommitter:
                 "put it back, or give up the rows of this epoch by creating the file"
                 f" {here / listing_path(epoch)}"
             )
-            what = f"it was decided to go to {meant}, which is not there any more"
+            what = f"it was decided to go to {meant}, which no longer exists"
             raise CommitRejectedError(
                 self.sink.path, epoch=epoch, what=f"{what}; {way_out}"
             )
@@ -157,8 +173,8 @@ class FileCommitter:
     def _build(self, path: Path, epoch: int, tokens: tuple[Any, ...]) -> None:
         """Link the files aside, then rename the folder, whole or not at all.
 
-        A newer run takes folders under construction away, for good: they are made
-        once, never again, so a run that slept meanwhile cannot go on with a part.
+        A newer run removes folders under construction, for good: they are made once,
+        never again, so a run that slept meanwhile cannot continue with a part.
         """
         (path / _BUILDING).mkdir(parents=True, exist_ok=True)
         building = path / _BUILDING / uuid.uuid4().hex
@@ -181,12 +197,12 @@ class FileCommitter:
         _sync(path)
 
     def _missing(self, path: Path, epoch: int, tokens: tuple[Any, ...]) -> SinkError:
-        """Return what it means that a file or folder was not there."""
+        """Return what it means that a file or folder did not exist."""
         gone = [t["staged"] for t in tokens if not (path / t["staged"]).exists()]
         if gone and not (path / listing_path(epoch)).exists():
             return staged_gone(str(path), epoch, gone[0])
         return SinkError(
-            self.sink.path, epoch=epoch, what="another run took its folder away"
+            self.sink.path, epoch=epoch, what="another run removed its folder"
         )
 
     def _sweep(self, path: Path, epoch: int, *runs: str) -> None:
@@ -197,10 +213,10 @@ class FileCommitter:
 
 
 def _is_built(folder: Path, tokens: tuple[Any, ...]) -> bool:
-    """Tell whether the folder of an epoch is there; one of others goes out of sight.
+    """Tell whether the folder of an epoch exists; move a foreign one out of sight.
 
     Another copy of the store may have died before it listed its files. Readers may have
-    taken away some of ours.
+    removed some of ours.
     """
     if not folder.exists():
         return False
@@ -225,7 +241,7 @@ def _holds(path: Path, epoch: int, tokens: tuple[Any, ...]) -> bool:
 
 
 def _clear(path: Path) -> None:
-    """Take half built folders away in one step, so that nobody can finish them."""
+    """Remove half-built folders in one step, so that nobody can finish them."""
     building = path / _BUILDING
     away = building.with_name(f"{building.name}.{uuid.uuid4().hex}")
     with contextlib.suppress(FileNotFoundError):
@@ -235,7 +251,7 @@ def _clear(path: Path) -> None:
 
 
 def _make_folders(building: Path, name: str) -> None:
-    """Make the folders of a file below ``building``, which must be there."""
+    """Make the folders of a file below ``building``, which must exist."""
     for folder in reversed(Path(name).parents[:-1]):
         (building / folder).mkdir(exist_ok=True)
 
@@ -247,7 +263,7 @@ def _check_whole(building: Path, names: Iterable[str]) -> None:
 
 
 def _rename(building: Path, final: Path) -> bool:
-    """Put a folder into its place; False if another run was faster."""
+    """Move a folder into its place; False if another run was faster."""
     try:
         building.rename(final)
     except OSError as error:

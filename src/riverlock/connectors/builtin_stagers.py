@@ -38,7 +38,7 @@ class TableStager:
         """Write one file.
 
         Raises:
-            SinkError: The sink could not be given a row once the epoch is decided.
+            SinkError: The sink could not take a row once the epoch is decided.
         """
         far = first_far(table, table.column_names) if self.is_python else None
         if far is not None:
@@ -94,7 +94,7 @@ def _far_row(sink: str, far: FarValue, at: StagePoint) -> SinkError:
     return SinkError(
         sink,
         epoch=at.epoch,
-        what=f"column {far.column!r} of a row is {far.value}, outside of the years 1 to"
+        what=f"column {far.column!r} of a row is {far.value}, outside the years 1 to"
         " 9999 of a Python datetime; nothing of this epoch was committed; keep such"
         " rows out of the stream with where(...), or cast the column to a string",
     )

@@ -1,4 +1,4 @@
-"""Sinks that are given row by row: at least once, each with an id that never changes.
+"""Sinks that get row after row: at least once, each with an id that never changes.
 
 A receiver that remembers ids, or writes idempotently, has each row exactly once.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.connectors.base.staged_rows import numbered_rows
 from riverlock.connectors.builtin_stagers import TableStager
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
+from riverlock.core.keywords import told_keywords
 from riverlock.snapshot.past import Commit, commit_of
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["RowCommitter", "RowFunction", "for_each_row", "row_stager"]
 
 GUARANTEE = (
-    "at least once, with an id per row that is the same at every try: exactly once if"
-    " the receiver remembers ids"
+    "at least once, with an id per row that is the same at every attempt: exactly once"
+    " if the receiver remembers ids"
 )
 
 
@@ -38,20 +39,21 @@ class RowFunction:
     kind: str = "for_each_row"
 
     def stager(self, use: SinkUse) -> TableStager:
-        """Return what stages rows in the store."""
+        """Return the object that stages rows in the store."""
         return replace(row_stager(use, self.kind), is_python=True)
 
     def committer(self, use: SinkUse, storage: Storage) -> RowCommitter:
-        """Return what calls the function."""
+        """Return the object that calls the function."""
         del use
         return RowCommitter(storage=storage, send=self.function)
 
 
+@told_keywords
 def for_each_row(function: Callable[[dict[str, Any], str], None]) -> RowFunction:
     """Call ``function(row, id)`` for each row after an epoch is decided, in the driver.
 
-    It is called at least once per row, with the same row and id every time. Raise to
-    have the epoch's remaining rows tried again, after a pause.
+    It is called at least once per row, with the same row and id every time. If it
+    raises, the remaining rows of the epoch are tried again after a pause.
     """
     if not callable(function):
         raise InvalidConfigError(
@@ -64,12 +66,12 @@ def row_stager(use: SinkUse, kind: str) -> TableStager:
     """Return the stager of a sink that only ever adds rows.
 
     Raises:
-        InvalidFlowError: Mode ``complete`` would have to take rows away.
+        InvalidFlowError: Mode ``complete`` would have to remove rows.
     """
     if use.replaces:
         raise InvalidFlowError(
             f"mode 'complete' of sink {use.uid!r}",
-            expected=f"append or update: {kind} takes no rows away",
+            expected=f"append or update: {kind} removes no rows",
             found="complete",
             hint="use mode 'update', or rl.sinks.for_each_epoch",
         )
@@ -123,7 +125,7 @@ class RowCommitter:
 
 
 def _named(commit: Commit) -> str:
-    """Return what tells an epoch from all others, also from those of its number.
+    """Return what identifies an epoch, also among those with its number.
 
     Rows of an epoch that an older version has decided keep the ids that it gave them.
     """

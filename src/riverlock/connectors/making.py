@@ -1,4 +1,4 @@
-"""What a sink will make in the file system, and whether it can."""
+"""What a sink will create in the file system, and whether it can."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_can_make"]
 
 
 def check_can_make(sink: str, path: str) -> None:
-    """Check that a path, and the folders that lead there, can be made.
+    """Check that a path, and the folders that lead there, can be created.
 
     Raises:
         InvalidConfigError: They cannot; nothing was changed.
@@ -20,6 +20,6 @@ def check_can_make(sink: str, path: str) -> None:
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise InvalidConfigError(
             f"{path} of sink {sink!r}",
-            expected="a place where a file can be made",
+            expected="a place where a file can be created",
             found=f"{nearest}, which cannot be written",
         )

@@ -1,7 +1,7 @@
-"""Output that waits for a sink which the flow has no more, or has elsewhere by now.
+"""Output that waits for a sink that the flow no longer has, or has elsewhere by now.
 
 A run may die between its decision and the commits. What it decided was for the sinks of
-its own code; the next code may have given them other uids, other places, or none.
+its own code; the next code may give them other uids, other places, or none.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Unfinished:
 
     Attributes:
         epoch: The newest epoch; -1 before the first.
-        orphans: Output of sinks that the flow has no more, to be completed.
-        settled: Sinks of the flow that are not given this epoch: it was another place
-            that it was decided for, which has it.
+        orphans: Output of sinks that the flow no longer has, to be completed.
+        settled: Sinks of the flow that do not get this epoch: it was decided for
+            another place, which has it.
     """
 
     epoch: int = -1
@@ -44,7 +44,7 @@ class Unfinished:
     settled: frozenset[str] = frozenset()
 
     def complete(self, flow: str) -> None:
-        """Commit what waits for sinks that the flow has no more.
+        """Commit what waits for sinks that the flow no longer has.
 
         Args:
             flow: The id of the store's flow.
@@ -62,28 +62,28 @@ def unfinished(
     sinks: Mapping[str, Sink],
     *,
     is_open: bool,
-    forgone: Collection[tuple[str, int]] = (),
+    abandoned: Collection[tuple[str, int]] = (),
 ) -> Unfinished:
-    """Return what is to be done about output of the newest epoch.
+    """Return what to do about output of the newest epoch.
 
     Args:
         newest: The newest manifest.
         sinks: The sinks of the flow, by uid.
         is_open: Whether a sink may lack output of that epoch.
-        forgone: Sinks whose output of an epoch the user gives up, with that epoch.
+        abandoned: Sinks whose output of an epoch the user gives up, with that epoch.
 
     Raises:
-        InvalidConfigError: Rows wait for a sink that the flow has not, and nobody else
-            can commit them; or an epoch is given up that is yet to come.
+        InvalidConfigError: Rows wait for a sink that the flow does not have, and nobody
+            else can commit them; or an epoch is given up that is yet to come.
     """
-    _check_forgone(newest, forgone)
+    _check_abandoned(newest, abandoned)
     if newest is None:
         return Unfinished()
     orphans: dict[str, SinkOutput] = {}
     settled: set[str] = set()
     for uid, output in _waiting(newest):
         sink = sinks.get(uid)
-        is_given_up = (uid, newest.epoch) in forgone
+        is_given_up = (uid, newest.epoch) in abandoned
         if is_given_up or (not is_open and _is_elsewhere(sink, output)):
             settled.add(uid)
         elif sink is not None and (sink.kind != output.kind or commits(sink, output)):
@@ -99,24 +99,24 @@ def unfinished(
     )
 
 
-def _check_forgone(
-    newest: Manifest | None, forgone: Collection[tuple[str, int]]
+def _check_abandoned(
+    newest: Manifest | None, abandoned: Collection[tuple[str, int]]
 ) -> None:
-    """Refuse to give up what nobody has seen yet: it was said of another time."""
+    """Refuse to give up what nobody has seen yet: the line was about another time."""
     last = -1 if newest is None else newest.epoch
-    for uid, epoch in sorted(forgone):
+    for uid, epoch in sorted(abandoned):
         if epoch > last:
             raise InvalidConfigError(
-                f"flow.retired({uid!r}, epoch={epoch})",
+                f"flow.abandoned({uid!r}, epoch={epoch})",
                 expected="an epoch that the store has",
                 found=f"{last} as its newest" if newest else "a store without epochs",
-                hint="nothing was changed; it was said of another store, or of epochs"
-                " that this one has no more: take it out of the code",
+                hint="nothing was changed; it was about another store, or about epochs"
+                " that this one no longer has: remove it from the code",
             )
 
 
 def _is_elsewhere(sink: Sink | None, output: SinkOutput) -> bool:
-    """Tell whether a place has output that the flow does not write to any more."""
+    """Tell whether a place has output that the flow no longer writes to."""
     return sink is None or (bool(_place(output)) and _place(output) != place_of(sink))
 
 
@@ -151,13 +151,12 @@ def _refused(
     place = _place(output)
     was = f"kind {output.kind!r}, {place}" if place else f"kind {output.kind!r}"
     return InvalidConfigError(
-        f"the sinks of this flow with epoch {epoch} of the store",
-        expected=f"sink {uid!r} ({was}), which may not have got its {rows} of that"
-        " epoch yet",
+        f"epoch {epoch} of the store",
+        expected=f"sink {uid!r} ({was}), which may still lack its {rows} of that epoch",
         found="no sink of that uid" if sink is None else f"{place_of(sink)} instead",
-        hint="nothing was written; start once with the sink as it was, which gives it"
-        " the rows, and change it then; or, if they are to be given up, say"
-        f" flow.retired({uid!r}, epoch={epoch})",
+        hint="nothing was written; start once with the sink as it was, so that it gets"
+        " the rows, and change it then; or, if they are to be abandoned, say"
+        f" flow.abandoned({uid!r}, epoch={epoch})",
     )
 
 
@@ -180,9 +179,9 @@ def _complete(flow: str, uid: str, epoch: int, output: SinkOutput) -> None:
         raise CommitRejectedError(
             uid,
             epoch=epoch,
-            what=f"it was decided to go to {root or 'a directory that is not known'},"
-            " which is not there any more; put it back, or, if the rows are to be given"
-            f" up, say flow.retired({uid!r}, epoch={epoch})",
+            what=f"it was decided to go to {root or 'an unknown directory'},"
+            " which no longer exists; put it back, or, if the rows are to be given"
+            f" up, say flow.abandoned({uid!r}, epoch={epoch})",
         )
     sink = FileSink(path=root, format="json")
     if "://" in root:

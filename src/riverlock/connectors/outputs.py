@@ -44,7 +44,7 @@ def sink_owner(flow: Flow, sink: str, run: Run, past: Past) -> Owner:
 
 
 def sink_plans(writes: Iterable[_Write]) -> dict[str, Any]:
-    """Return what the plan of a region says of sinks."""
+    """Return what the plan of a region says about sinks."""
     known = list(writes)
     return {
         "sinks": {w.uid: w.sink.kind for w in known},

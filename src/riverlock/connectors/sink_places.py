@@ -1,4 +1,4 @@
-"""Where sinks write, looked at before a start changes anything."""
+"""Where sinks write, checked before a start changes anything."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["check_meant", "check_owners"]
 
 
 def check_owners(sinks: Mapping[str, Sink], catalog: Catalog) -> None:
-    """Refuse directories of files that are of another store.
+    """Refuse output directories that belong to another store.
 
     Args:
         sinks: The sinks of the flow, by uid.
-        catalog: The store, which may be yet to be made.
+        catalog: The store, which may not exist yet.
 
     Raises:
-        InvalidConfigError: One is; nothing was changed there.
+        InvalidConfigError: One does; nothing was changed there.
     """
     flow = catalog.flow() if catalog.storage.exists(FLOW) else None
     for uid, sink in sinks.items():
@@ -42,7 +42,7 @@ def check_owners(sinks: Mapping[str, Sink], catalog: Catalog) -> None:
 
 
 def check_meant(sinks: Mapping[str, Sink], newest: Manifest) -> None:
-    """Refuse places that a path which is not absolute did not mean before.
+    """Refuse places that a relative path did not mean before.
 
     Args:
         sinks: The sinks of the flow, by uid.

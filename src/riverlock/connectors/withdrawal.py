@@ -1,4 +1,4 @@
-"""Takes output of undone epochs out of readers' sight, or back (format §6.1)."""
+"""Moves output of undone epochs out of readers' sight, or back (format §6.1)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def withdraw_now(catalog: Catalog, manifest: Manifest) -> None:
 
 
 def withdraw_all(here: str, tokens: tuple[Any, ...], owner: Owner) -> None:
-    """Carry out an order here, which the owner has, and in places it had before.
+    """Carry out an order here, at the owner's place, and in places it had before.
 
     Where another copy of the store writes by now, nothing is changed.
     """
@@ -55,7 +55,8 @@ def withdraw_all(here: str, tokens: tuple[Any, ...], owner: Owner) -> None:
 def _withdraw_there(root: str, token: dict[str, Any], owner: Owner) -> None:
     """Carry out an order at a place of ours, unless others have it by now.
 
-    We take it first: a copy of the store from before has to look where epochs are.
+    We take it first, so that a copy of the store from before has to check where epochs
+    are.
     """
     storage = open_storage(root)
     if is_owned(storage, owner.mark) and not is_others(storage, owner):

@@ -46,7 +46,7 @@ def epoch_after(parent: Manifest | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedInputs:
-    """What an epoch will read and what its user code will see as time and chance."""
+    """What an epoch will read, and the time and randomness its user code will see."""
 
     inputs: Mapping[str, InputRange]
     watermarks: Mapping[str, Watermark]

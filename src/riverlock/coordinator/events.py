@@ -1,8 +1,8 @@
 """What the shell reports: facts that have happened, in the past tense.
 
-An answer repeats the ``turn`` of the instruction it answers. A turn is one try at an
-epoch; an answer to an earlier turn comes too late and is ignored. Answers about sinks
-repeat the epoch instead, since a commit of an epoch is the same in every turn.
+An answer repeats the ``turn`` of the instruction it answers. A turn is one attempt at
+an epoch; an answer to an earlier turn comes too late and is ignored. Answers about
+sinks repeat the epoch instead, since a commit of an epoch is the same in every turn.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Recovered(_Event):
 
     Attributes:
         newest: The newest manifest.
-        settled: Sinks that are not given it: it was not for them that it was decided.
+        settled: Sinks that do not get it: it was not decided for them.
     """
 
     newest: Manifest | None
@@ -205,7 +205,7 @@ class Compacted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested(_Event):
-    """The user wants the run to end after the epoch under way."""
+    """The user wants the run to end after the epoch in progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the shell is to do, in the imperative; carried out in the order given."""
+"""What the shell must do, in the imperative; carried out in this order."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class RestartAfter(_Instruction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reread(_Instruction):
-    """Read claims and newest manifest afresh: answer Fenced if a newer run is there.
+    """Read claims and newest manifest again: answer Fenced if there is a newer run.
 
     Otherwise answer Recovered or RereadFailed.
     """

@@ -54,7 +54,7 @@ def check_recovered(newest: Manifest, plan: RegionPlan) -> None:
 
 
 def check_planned(event: Planned, state: Planning, parent: Manifest | None) -> None:
-    """Check that inputs go on where the parent ended, and a redo reads the same."""
+    """Check that inputs continue where the parent ended, and a redo reads the same."""
     before = {} if parent is None else parent.inputs
     for source, chosen in event.inputs.items():
         if source in before and source not in event.gaps:
@@ -105,7 +105,7 @@ def _check_pending(
     """Check that votes are of the first stages, one for each partition."""
     require(
         holds=pending.epoch == epoch_after(parent),
-        what=f"epoch {pending.epoch} is under way, expected {epoch_after(parent)}",
+        what=f"epoch {pending.epoch} is in progress, expected {epoch_after(parent)}",
     )
     voted = tuple(pending.votes)
     require(

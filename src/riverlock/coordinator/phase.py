@@ -120,7 +120,7 @@ class Committing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackingOff:
-    """Waiting for a delay, then going on with ``then``; ``error`` is why."""
+    """Waiting for a delay, then continuing with ``then``; ``error`` is why."""
 
     phase: ClassVar[Phase] = Phase.BACKING_OFF
     then: Recovering | Planning | Deciding

@@ -1,4 +1,4 @@
-"""What the coordinator knows of a region before it starts; fixed for the whole run."""
+"""What the coordinator knows about a region before it starts; fixed for a whole run."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ import msgspec
 from riverlock.coordinator import events as ev
 from riverlock.coordinator import instructions as do
 from riverlock.coordinator import orders
+from riverlock.coordinator.beside import Beside
 from riverlock.coordinator.epoch import (
-    Compaction,
     PendingEpoch,
     PlannedInputs,
     PublishedEpoch,
@@ -89,10 +89,7 @@ class RegionCoordinator:
         # How often an input's system did not answer, since one last did.
         self._waits = 0
         self._stopping = False
-        self._compactions: tuple[Compaction, ...] = ()
-        self._wanted = plan.parallelism
-        # Requests that no epoch has taken up yet, in order.
-        self._asked: tuple[ev.Asked, ...] = ()
+        self._beside = Beside(plan.parallelism)
 
     @property
     def phase(self) -> Phase:
@@ -128,7 +125,8 @@ class RegionCoordinator:
             case ev.SinkCommitted() | ev.SinkFailed():
                 return self._on_sink(event)
             case ev.Compacted() | ev.RescaleRequested() | ev.Asked():
-                return self._on_beside(event)
+                self._beside.take(event)
+                return ()
             case ev.Restarted() | ev.StopRequested() | ev.Fenced():
                 return self._on_control(event)
             case _:
@@ -231,7 +229,7 @@ class RegionCoordinator:
             requests=requests,
         )
         # All stages of an epoch have the same number of tasks, and so has its manifest.
-        self.plan = dataclasses.replace(self.plan, parallelism=self._wanted)
+        self.plan = dataclasses.replace(self.plan, parallelism=self._beside.parallelism)
         pending = PendingEpoch(
             region=self.plan.region,
             epoch=epoch_after(self._parent),
@@ -245,9 +243,7 @@ class RegionCoordinator:
         if retry_of is not None:
             return retry_of.requests, retry_of.parameters
         before = 0 if self._parent is None else self._parent.requests
-        self._asked = tuple(a for a in self._asked if a.number > before)
-        last = self._asked[-1].number if self._asked else before
-        changes = [a.change for a in self._asked if a.change is not None]
+        last, changes = self._beside.requests_after(before)
         return last, planned_parameters(self._parent, self.plan, changes)
 
     # Running.
@@ -303,7 +299,7 @@ class RegionCoordinator:
     # Deciding: the put of the manifest is the commit point and the fence.
 
     def _decide(self, pending: PendingEpoch) -> Orders:
-        pending = pending.with_compactions(self._compactions)
+        pending = pending.with_compactions(self._beside.compactions)
         deciding = Deciding(sealed=seal(pending, self._parent, self.plan))
         self._enter(deciding)
         return (orders.put_manifest(deciding.sealed),)
@@ -330,8 +326,7 @@ class RegionCoordinator:
     def _publish(self, state: Deciding, decided_us: int) -> Orders:
         sealed = state.sealed
         self._parent = msgspec.structs.replace(sealed.manifest, decided_us=decided_us)
-        settled = sealed.compactions
-        self._compactions = tuple(c for c in self._compactions if c not in settled)
+        self._beside.settle(sealed.compactions)
         return self._commit(self._parent)
 
     # Committing: what is decided is never aborted.
@@ -386,32 +381,6 @@ class RegionCoordinator:
         if delay is None or self._stopping or isinstance(error, CommitRejectedError):
             return self._stop(error)
         return (orders.retry_sink(published, event.sink, delay),)
-
-    # Beside the loop.
-
-    def _on_beside(
-        self, event: ev.Compacted | ev.RescaleRequested | ev.Asked
-    ) -> Orders:
-        """Remember it: an epoch that begins, or is sealed, takes it up."""
-        match event:
-            case ev.Compacted():
-                self._on_compacted(event)
-            case ev.RescaleRequested():
-                self._wanted = event.parallelism
-            case ev.Asked():
-                if not self._asked or event.number > self._asked[-1].number:
-                    self._asked = (*self._asked, event)
-            case _:
-                assert_never(event)
-        return ()
-
-    def _on_compacted(self, event: ev.Compacted) -> None:
-        """Remember it; whether its files are still live is seen when sealing."""
-        compaction = Compaction(
-            operator=event.operator, replaced=event.replaced, by=event.by
-        )
-        if compaction not in self._compactions:
-            self._compactions = (*self._compactions, compaction)
 
     # Backing off and stopping.
 
@@ -478,7 +447,7 @@ class RegionCoordinator:
                 assert_never(self._state.then)
 
     def _on_stop_requested(self) -> Orders:
-        """Stop at once if nothing is under way or all wait; else after this epoch."""
+        """Stop at once if nothing is in progress or all wait; else after this epoch."""
         self._stopping = True
         match self._state:
             case Planning():
@@ -514,6 +483,6 @@ class RegionCoordinator:
     def _is_current(self, turn: int) -> bool:
         require(
             holds=turn <= self._turn,
-            what=f"an answer to turn {turn}, while turn {self._turn} is under way",
+            what=f"an answer to turn {turn}, while turn {self._turn} is in progress",
         )
         return turn == self._turn

@@ -11,7 +11,7 @@ __all__ = ["load_extra"]
 
 
 def load_extra(module: str, *, extra: str, needed_for: str) -> Any:
-    """Import a module of an optional package; returns the package.
+    """Import a module of an optional package; return the package.
 
     Raises:
         InvalidConfigError: It is not installed.
@@ -24,6 +24,6 @@ def load_extra(module: str, *, extra: str, needed_for: str) -> Any:
         raise InvalidConfigError(
             needed_for,
             expected=f"the package {package}",
-            found="it is not installed",
+            found="none installed",
             hint=f"install it with: pip install 'riverlock[{extra}]'",
         ) from error

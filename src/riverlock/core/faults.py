@@ -186,7 +186,7 @@ class Injector:
         while True:
             count += 1
             if _create(self.directory / f"hit-{point}-{count}"):
-                # What others took before is taken for good: go on from here.
+                # What others took before is taken for good: continue from here.
                 self._counts[point] = count
                 return count
 

@@ -34,7 +34,7 @@ def check_meant(
         return
     raise InvalidConfigError(
         f"path {given!r} of {what}",
-        expected=f"{meant}, which it meant when the flow last ran, in {begun}",
+        expected=f"{meant}, as when the flow last ran, in {begun}",
         found=f"{path}, which is another place",
         hint=f"nothing was changed; start it in {begun}, or write the whole path",
     )

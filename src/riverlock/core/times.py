@@ -22,6 +22,7 @@ __all__ = [
     "day_of",
     "days",
     "duration",
+    "duration_text",
     "duration_us",
     "from_micros",
     "from_naive_micros",
@@ -60,6 +61,12 @@ _UNITS = {
     )
     for name in names.split()
 }
+_LONG_UNITS = (
+    ("day", _DAY_US),
+    ("hour", 3_600_000_000),
+    ("minute", 60_000_000),
+    ("second", 1_000_000),
+)
 _PART = re.compile(r"\s*(?:interval\s+)?(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 
 
@@ -100,7 +107,7 @@ def _parse(text: str) -> int:
 
 def _bad(value: object) -> InvalidConfigError:
     return InvalidConfigError(
-        "duration",
+        "a duration",
         expected="a timedelta or text such as '10 seconds' or '1 hour 30 minutes'",
         found=repr(value),
     )
@@ -111,11 +118,31 @@ def duration(value: str | timedelta) -> timedelta:
     return timedelta(microseconds=duration_us(value))
 
 
+def duration_text(us: int) -> str:
+    """Return a duration as people write it.
+
+    >>> duration_text(5_400_000_000), duration_text(0), duration_text(1_500)
+    ('1 hour 30 minutes', '0 seconds', '1.5 milliseconds')
+    """
+    parts, rest = [], us
+    for name, size in _LONG_UNITS:
+        amount, rest = divmod(rest, size)
+        if amount:
+            parts.append(f"{amount} {name}" + ("" if amount == 1 else "s"))
+    if rest:
+        parts.append(f"{rest / 1000:g} milliseconds")
+    return " ".join(parts) or "0 seconds"
+
+
 def micros(at: datetime) -> int:
     """Return an aware instant as microseconds since 1970 in UTC."""
-    if at.tzinfo is None:
+    try:
+        is_naive = at.tzinfo is None
+    except AttributeError:
+        is_naive = True  # no datetime at all
+    if is_naive:
         raise InvalidConfigError(
-            "instant",
+            "an instant",
             expected="a datetime with a time zone",
             found=repr(at),
             hint="write datetime.now(UTC) or datetime(..., tzinfo=UTC)",
@@ -144,7 +171,7 @@ def from_micros(us: int) -> datetime:
     """Return microseconds since 1970 as an aware UTC instant.
 
     Raises:
-        TimeRangeError: It lies outside of the years 1 to 9999.
+        TimeRangeError: It lies outside the years 1 to 9999.
     """
     try:
         # By position: it is called for each session.
@@ -157,7 +184,7 @@ def from_naive_micros(us: int) -> datetime:
     """Return microseconds since 1970 as a time without a zone.
 
     Raises:
-        TimeRangeError: It lies outside of the years 1 to 9999.
+        TimeRangeError: It lies outside the years 1 to 9999.
     """
     return from_micros(us).replace(tzinfo=None)
 
@@ -189,7 +216,7 @@ def date_of(day: int) -> date:
     """Return days since 1970 as a date.
 
     Raises:
-        TimeRangeError: It lies outside of the years 1 to 9999.
+        TimeRangeError: It lies outside the years 1 to 9999.
     """
     if not FIRST_DAY <= day <= LAST_DAY:
         raise TimeRangeError(date_text(day))

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from riverlock.core.errors import InvalidConfigError
+from riverlock.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -188,8 +189,9 @@ def schema_of(spec: SchemaLike) -> Schema:
     return Schema(struct.fields)
 
 
-def _unknown(spec: object, expected: str) -> InvalidConfigError:
-    return InvalidConfigError("type", expected=expected, found=repr(spec))
+def _unknown(spec: object, expected: str, hint: str = "") -> InvalidConfigError:
+    what = "the type" if isinstance(spec, str) else "a type or its columns"
+    return InvalidConfigError(what, expected=expected, found=repr(spec), hint=hint)
 
 
 def _quote(name: str) -> str:
@@ -294,7 +296,11 @@ class _Parser:
     def _simple(self, word: str) -> Type:
         kind = _ALIASES.get(word)
         if kind is None:
-            raise _unknown(self._text, f"a Spark type instead of {word!r}")
+            raise _unknown(
+                self._text,
+                f"a type of Spark's in place of {word!r}",
+                did_you_mean(word, [*_ALIASES, "array", "map", "struct"]),
+            )
         if kind != "decimal":
             return Type(kind)
         precision, scale = 10, 0

@@ -1,8 +1,8 @@
-"""Whether anybody is there to run tasks.
+"""Whether anything is there to run tasks.
 
 A cluster may lose an application: a master that comes back without its memory has its
-workers kill the executors, and tells nobody. Spark then waits without end for somebody
-to run its tasks. So while a stage runs, executors are counted.
+workers kill the executors, and tells nobody. Spark then waits for executors without
+end. So while a stage runs, executors are counted.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _LOOK_SECONDS = 5.0
 
 @dataclass
 class Absence:
-    """How long nobody has been there.
+    """How long there has been no executor.
 
     Attributes:
-        limit_us: After so long it is too long.
+        limit_us: How long is too long.
     """
 
     limit_us: int
     since_us: int | None = None
 
     def note(self, executors: int, *, now_us: int) -> bool:
-        """Take note of a count; True: nobody has been there for too long."""
+        """Take note of a count; True: there has been none for too long."""
         if executors > 0:
             self.since_us = None
         elif self.since_us is None:
@@ -51,9 +51,9 @@ class Attendance:
 
     Attributes:
         master: Where the application runs.
-        executors: Counts those that are there; None: it cannot be told any more.
-        clock: Tells how long.
-        limit_us: For so long there may be nobody.
+        executors: Counts them; None: they can no longer be counted.
+        clock: Measures how long.
+        limit_us: How long there may be none.
         look_seconds: How often they are counted.
     """
 
@@ -65,10 +65,10 @@ class Attendance:
 
     @contextmanager
     def kept(self, epoch: int, cancel: Callable[[], None]) -> Iterator[None]:
-        """Cancel what runs meanwhile once nobody has been there for too long.
+        """Cancel what runs meanwhile once there has been no executor for too long.
 
         Raises:
-            ClusterLostError: So it was.
+            ClusterLostError: There was none.
         """
         watch = _Watch(self, cancel)
         watch.thread.start()

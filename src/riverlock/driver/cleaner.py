@@ -56,7 +56,7 @@ class _Pending:
 
 @dataclass
 class Cleaner:
-    """Works on the newest manifest it is given; skips what it cannot keep up with."""
+    """Works on the newest manifest it gets; skips what it cannot keep up with."""
 
     catalog: Catalog
     retention: Retention
@@ -100,7 +100,7 @@ class Cleaner:
         self._inbox.put_nowait(manifest)
 
     def stop(self) -> None:
-        """Finish what is under way and end the thread."""
+        """Finish the work in progress and end the thread."""
         if self._thread is not None:
             self._inbox.put(None)
             self._thread.join()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from riverlock.coordinator.events import AbortReason
+from typing import TYPE_CHECKING
+
+from riverlock.coordinator.events import AbortReason, PlanFailed, StageFailed
 from riverlock.core.errors import (
     EpochAbortedError,
     InputChangedError,
@@ -16,9 +18,13 @@ from riverlock.core.errors import (
     TimeRangeError,
     UserCodeError,
 )
-from riverlock.operators.boundary import user_error, user_line
+from riverlock.core.user_lines import raising_line
+from riverlock.operators.boundary import user_error
 
-__all__ = ["as_ours", "is_retryable", "reason_of"]
+if TYPE_CHECKING:
+    from riverlock.coordinator.instructions import RunStage
+
+__all__ = ["as_ours", "is_retryable", "plan_failed", "reason_of", "stage_failed"]
 
 
 def as_ours(cause: Exception, *, where: str, epoch: int | None) -> RiverlockError:
@@ -28,20 +34,20 @@ def as_ours(cause: Exception, *, where: str, epoch: int | None) -> RiverlockErro
     text = f"{type(cause).__name__}: {cause}"
     if isinstance(cause, OSError):
         return EpochAbortedError(epoch=epoch, reason=where, cause=text)
-    if user_line(cause.__traceback__):
+    if raising_line(cause.__traceback__):
         return user_error(cause, operator=where, where="the driver", epoch=epoch)
     return InternalError(f"{where} raised {text}")
 
 
 def is_retryable(error: RiverlockError) -> bool:
-    """Tell whether the same step may go well another time."""
+    """Tell whether the same step may succeed another time."""
     if isinstance(error, StorageError):
         return error.retryable
     return isinstance(error, EpochAbortedError | SourceUnavailableError)
 
 
 def reason_of(error: RiverlockError) -> AbortReason:
-    """Return in which part of an epoch an error belongs."""
+    """Return to which part of an epoch an error belongs."""
     match error:
         case UserCodeError() | TimeRangeError():
             return AbortReason.USER_CODE
@@ -57,3 +63,28 @@ def reason_of(error: RiverlockError) -> AbortReason:
             return AbortReason.STORAGE
         case _:
             return AbortReason.TASK
+
+
+def plan_failed(region: str, turn: int, error: RiverlockError) -> PlanFailed:
+    """Return the event of a plan that could not be made."""
+    return PlanFailed(
+        region=region,
+        turn=turn,
+        reason=reason_of(error),
+        cause=str(error),
+        retryable=is_retryable(error),
+        error=error,
+    )
+
+
+def stage_failed(order: RunStage, error: RiverlockError) -> StageFailed:
+    """Return the event of a stage that has no votes."""
+    return StageFailed(
+        region=order.region,
+        turn=order.turn,
+        stage=order.stage,
+        reason=reason_of(error),
+        cause=str(error),
+        retryable=is_retryable(error),
+        error=error,
+    )

@@ -1,6 +1,6 @@
-"""A flow that runs beside the caller: watched, changed and stopped by its handle.
+"""A flow that runs beside the caller: watched, changed and stopped through its handle.
 
-Knows nothing of the engine that runs it.
+Knows nothing about the engine that runs it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Running(Protocol):
     """A run, as an engine has it.
 
     ``__enter__`` checks the flow and claims its store; ``drive`` then runs it to its
-    end, in one thread; all else may be called from any other meanwhile.
+    end, in one thread; everything else may be called from any other meanwhile.
     """
 
     def __enter__(self) -> Any:
@@ -35,10 +35,10 @@ class Running(Protocol):
         """Run to the end."""
 
     def stop(self, savepoint: str | None = None) -> None:
-        """Finish the epoch under way, name it, then end."""
+        """Finish the epoch in progress, name it, then end."""
 
     def rescale(self, parallelism: int) -> None:
-        """Change the number of tasks from the next epoch on."""
+        """Change the number of tasks from the next epoch."""
 
     def savepoint(self, name: str) -> Named:
         """Name the newest epoch."""
@@ -47,7 +47,7 @@ class Running(Protocol):
         """Refuse a name that is taken."""
 
     def set(self, change: Change) -> int | None:
-        """Change parameters; returns the epoch that has them, None if it has ended."""
+        """Change parameters; return the epoch that has them, None if it has ended."""
 
     @property
     def status(self) -> Status:
@@ -86,7 +86,7 @@ class Handle:
         return self._thread.is_alive()
 
     def savepoint(self, name: str) -> Named:
-        """Pin the newest committed epoch under a name; the flow goes on.
+        """Name the newest committed epoch, so that it is kept; the flow keeps running.
 
         Raises:
             InvalidConfigError: The name is taken.
@@ -95,7 +95,7 @@ class Handle:
         return self._running.savepoint(name)
 
     def rescale(self, parallelism: int) -> None:
-        """Have so many tasks per keyed stage from the next epoch on; state follows.
+        """Set the number of tasks per keyed stage from the next epoch; state follows.
 
         Raises:
             InvalidConfigError: It is less than 1.
@@ -107,11 +107,11 @@ class Handle:
         self._running.rescale(parallelism)
 
     def set(self, operator: str, /, **values: Any) -> int:
-        """Change parameters (``rl.Param``) of an operator; returns the first epoch.
+        """Change parameters (``rl.Param``) of an operator; return the first epoch.
 
-        All tasks have the new values from one epoch on, which follows at once and
-        records them; it waits for that. They are kept by the store: also the next run
-        has them, whatever the default in its code.
+        All tasks have the new values from the same epoch on, which follows at once and
+        records them; this call waits for it. The store keeps them: the next run has
+        them too, whatever the default in its code.
 
         Raises:
             InvalidConfigError: There is no such parameter, or a value is not of its
@@ -121,7 +121,7 @@ class Handle:
         return self._change(Change(values={operator: values}))
 
     def reset(self, operator: str, /, *names: str) -> int:
-        """Go back to the defaults of parameters; returns the first epoch.
+        """Go back to the defaults of parameters; return the first epoch.
 
         Raises:
             RiverlockError: As ``set`` does.
@@ -131,7 +131,7 @@ class Handle:
     def _change(self, change: Change) -> int:
         if threading.current_thread() is self._thread:
             raise InvalidConfigError(
-                "handle.set",
+                "handle.set()",
                 expected="to be called beside the flow",
                 found="a call from its own thread, which would wait for itself",
                 hint="do not call it in on_status",
@@ -140,7 +140,7 @@ class Handle:
         if epoch is None:
             self.wait()
             raise InvalidConfigError(
-                "new parameters",
+                "handle.set()",
                 expected="a flow that runs",
                 found="a run that has ended",
                 hint="the next run takes them up with its first epoch",
@@ -150,14 +150,15 @@ class Handle:
     def stop(
         self, timeout: float | None = None, *, savepoint: str | None = None
     ) -> None:
-        """Finish the epoch under way, then end.
+        """Finish the epoch in progress, then end.
 
         Args:
             timeout: How long to wait for the end, in seconds.
-            savepoint: A name for the last epoch, given before any other run can begin.
+            savepoint: A name for the last epoch, which it gets before any other run can
+                begin.
 
         Raises:
-            InvalidConfigError: The name is taken; the flow goes on.
+            InvalidConfigError: The name is taken; the flow keeps running.
             RiverlockError: What ended the run, if it was not this call.
         """
         if savepoint is not None:
@@ -166,7 +167,7 @@ class Handle:
         self.wait(timeout)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the flow ends; returns whether it has.
+        """Wait until the flow ends; return whether it has.
 
         Raises:
             RiverlockError: What ended it.

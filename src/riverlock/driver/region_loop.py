@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
@@ -23,26 +23,26 @@ from riverlock.coordinator.region import RegionCoordinator
 from riverlock.coordinator.restart import patient_delay_us
 from riverlock.core import faults
 from riverlock.core.errors import (
-    CommitRejectedError,
-    CommitUnknownError,
     FencedError,
     RiverlockError,
-    SinkUnavailableError,
     SourceUnavailableError,
     StorageError,
 )
-from riverlock.driver.failures import as_ours, is_retryable, reason_of
+from riverlock.driver.epoch_report import Report
+from riverlock.driver.failures import (
+    as_ours,
+    is_retryable,
+    plan_failed,
+    stage_failed,
+)
+from riverlock.driver.intake.planner import planned_event
+from riverlock.driver.sink_commits import committed
 from riverlock.driver.status_board import Board
-from riverlock.operators.boundary import user_line
 from riverlock.snapshot.claims import describe
-from riverlock.snapshot.format.input_times import input_times
 from riverlock.snapshot.format.records import Change, Rescale
 from riverlock.snapshot.format.run_status import (
     Status,
     input_rows,
-    late_rows,
-    phases_of,
-    status_of,
 )
 from riverlock.snapshot.format.stored_parameters import misfits
 
@@ -52,39 +52,22 @@ if TYPE_CHECKING:
     from riverlock.connectors.base.committer import Committer
     from riverlock.coordinator.epoch import PlannedInputs
     from riverlock.coordinator.plan import RegionPlan
-    from riverlock.coordinator.votes import Vote
     from riverlock.core.clock import Clock
-    from riverlock.driver.autoscale import Autoscale
     from riverlock.driver.cleaner import Cleaner
+    from riverlock.driver.engine import StageRunner
+    from riverlock.driver.intake.autoscale import Autoscale
+    from riverlock.driver.intake.planner import Planner
     from riverlock.driver.ownership import Heartbeat
-    from riverlock.driver.planner import Planner
-    from riverlock.driver.sink_wait import Openings
+    from riverlock.driver.starting.sink_wait import Openings
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.format.records import InputRange, Manifest, Request
 
-__all__ = ["Engine", "RegionDriver"]
+__all__ = ["RegionDriver"]
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
 _NAP_US = 500_000
 _FAILED = (ev.PlanFailed, ev.StageFailed, ev.SinkFailed)
-
-
-class Engine(Protocol):
-    """Runs stages; Spark is one way to do it."""
-
-    def run_stage(
-        self,
-        order: do.RunStage,
-        parent: Manifest | None,
-        following: Mapping[str, InputRange] | None,
-    ) -> tuple[Vote, ...]:
-        """Run one stage; returns one vote per task.
-
-        ``following`` is what the epoch after this one will read, if that is known: the
-        engine may begin with it.
-        """
-        ...
 
 
 @dataclass
@@ -93,7 +76,7 @@ class RegionDriver:
 
     plan: RegionPlan
     catalog: Catalog
-    engine: Engine
+    engine: StageRunner
     planner: Planner
     committers: Mapping[str, Committer]
     heartbeat: Heartbeat
@@ -119,12 +102,10 @@ class RegionDriver:
     _asked: int = 0
     _progress: threading.Condition = field(default_factory=threading.Condition)
     _epochs: int = 0
-    _bad_rows: int = 0
-    _late_rows: int = 0
     _ended: bool = False
     _error: RiverlockError | None = None
     _parent: Manifest | None = None
-    # When the epoch under way was planned, by a clock that does not jump.
+    # When the epoch in progress was planned, by a clock that does not jump.
     _began_us: int = 0
     # The source that an epoch was aborted for, and which has not answered since.
     _awaited: str | None = None
@@ -132,6 +113,7 @@ class RegionDriver:
     def __post_init__(self) -> None:
         """Show nothing yet."""
         self._board = Board(self.plan, self.catalog, self.clock, self.on_status)
+        self._report = Report(self.plan.name, self.planner, self.clock)
 
     @property
     def status(self) -> Status:
@@ -139,11 +121,11 @@ class RegionDriver:
         return self._board.status(self._parent)
 
     def stop(self) -> None:
-        """Finish the epoch under way, then end; callable from anywhere."""
+        """Finish the epoch in progress, then end; callable from anywhere."""
         self._stop.set()
 
     def rescale(self, parallelism: int) -> None:
-        """Have so many tasks per keyed stage from the next epoch on.
+        """Set the number of tasks per keyed stage from the next epoch.
 
         Callable from anywhere.
         """
@@ -339,7 +321,7 @@ class RegionDriver:
         if order.retry_of is None:
             self._began_us = self.clock.elapsed_us()
         faults.hit("P1")
-        return self._planned(order.turn, planned)
+        return planned_event(self.plan.region, order.turn, planned)
 
     def _again(self, planned: PlannedInputs | None) -> PlannedInputs | None:
         """Return the plan of an aborted epoch, once a source that was away answers."""
@@ -355,30 +337,12 @@ class RegionDriver:
     def _plan_failed(self, turn: int, cause: Exception) -> ev.PlanFailed:
         error = as_ours(cause, where="planning the epoch", epoch=None)
         self._look_for_outage(error)
-        return ev.PlanFailed(
-            region=self.plan.region,
-            turn=turn,
-            reason=reason_of(error),
-            cause=str(error),
-            retryable=is_retryable(error),
-            error=error,
-        )
+        return plan_failed(self.plan.region, turn, error)
 
     def _look_for_outage(self, error: RiverlockError) -> None:
         if isinstance(error, SourceUnavailableError):
             self._awaited = error.source
             self._board.await_source(error, self._parent)
-
-    def _planned(self, turn: int, planned: PlannedInputs) -> ev.Planned:
-        return ev.Planned(
-            region=self.plan.region,
-            turn=turn,
-            inputs=planned.inputs,
-            watermarks=planned.watermarks,
-            now_us=planned.now_us,
-            seed=planned.seed,
-            started_us=planned.started_us,
-        )
 
     def _nothing(self, turn: int) -> ev.Event:
         if self.planner.stops_at_end:
@@ -401,7 +365,7 @@ class RegionDriver:
             if planned is not None:
                 self._began_us = self.clock.elapsed_us()
                 faults.hit("P1")
-                return self._planned(turn, planned)
+                return planned_event(self.plan.region, turn, planned)
         self._stop_sent = True
         return ev.StopRequested(region=self.plan.region)
 
@@ -415,15 +379,7 @@ class RegionDriver:
             where = f"stage {order.stage!r}"
             error = as_ours(cause, where=where, epoch=order.epoch)
             self._look_for_outage(error)
-            return ev.StageFailed(
-                region=self.plan.region,
-                turn=order.turn,
-                stage=order.stage,
-                reason=reason_of(error),
-                cause=str(error),
-                retryable=is_retryable(error),
-                error=error,
-            )
+            return stage_failed(order, error)
         return ev.StageVoted(
             region=self.plan.region, turn=order.turn, stage=order.stage, votes=votes
         )
@@ -473,51 +429,20 @@ class RegionDriver:
         fenced = self._fenced()
         if fenced is not None:
             return fenced  # the epoch is decided: the other run completes it
-        try:
-            self.committers[order.sink].commit(order.epoch, order.output)
-        except FencedError as error:
-            # By a run of another copy of this store, perhaps: ours would not tell.
-            return self._fenced() or ev.Fenced(
-                region=self.plan.region, owner=f"{error.owner}, in {error.store},"
-            )
-        except CommitRejectedError as error:
-            # A sink that a newer run writes by now refuses this one, and rightly so.
-            return self._fenced() or self._sink_failed(
-                order, ev.CommitOutcome.REJECTED, error
-            )
-        except CommitUnknownError as error:
-            return self._sink_failed(order, ev.CommitOutcome.UNKNOWN, error)
-        except SinkUnavailableError as error:
-            return self._sink_failed(order, ev.CommitOutcome.AWAY, error)
-        except Exception as error:  # noqa: BLE001 - sinks run user code and drivers
-            return self._sink_failed(order, ev.CommitOutcome.RETRY, error)
-        faults.hit("P9")
-        return ev.SinkCommitted(
-            region=self.plan.region, sink=order.sink, epoch=order.epoch
-        )
-
-    def _sink_failed(
-        self,
-        order: do.CommitSink | do.RetrySink,
-        outcome: ev.CommitOutcome,
-        error: Exception,
-    ) -> ev.SinkFailed:
-        cause = f"{type(error).__name__}: {error}".removesuffix(": ")
-        # Ours have said it all; of others, the line of the user's function.
-        is_ours = isinstance(error, RiverlockError)
-        line = "" if is_ours else user_line(error.__traceback__)
-        if line:
-            cause += f" ({line})"
-        log.warning("sink %s failed in epoch %s: %s", order.sink, order.epoch, cause)
-        if outcome is not ev.CommitOutcome.REJECTED:
-            self._board.await_commit(order.sink, order.epoch, cause, self._parent)
-        return ev.SinkFailed(
-            region=self.plan.region,
-            sink=order.sink,
-            epoch=order.epoch,
-            outcome=outcome,
-            cause=cause,
-        )
+        found = committed(self.committers[order.sink], order)
+        match found:
+            case ev.Fenced():
+                # By a run of another copy of this store, perhaps: ours would not tell.
+                return self._fenced() or found
+            case ev.SinkFailed(outcome=ev.CommitOutcome.REJECTED):
+                # A sink that a newer run writes by now refuses this one, and rightly.
+                return self._fenced() or found
+            case ev.SinkFailed():
+                cause = found.cause
+                self._board.await_commit(order.sink, order.epoch, cause, self._parent)
+            case _:
+                faults.hit("P9")
+        return found
 
     def _publish(self, epoch: int) -> ev.Event | None:
         faults.hit("P10")
@@ -525,41 +450,22 @@ class RegionDriver:
         if fenced is not None:
             return fenced  # we slept; the status belongs to the other run now
         assert self._parent is not None
-        manifest = self._parent
-        rows, took_us = input_rows(manifest), self._took_us()
-        noticed = self.planner.learn(rows, took_us) if self._epochs else {}
+        manifest, took_us = self._parent, self._took_us()
         if self.autoscale is not None and self._epochs:
             lag = sum(n or 0 for n in self.planner.lag_rows.values())
             wanted = self.autoscale.wanted(
-                manifest.parallelism, rows=rows, lag_rows=lag, took_us=took_us
+                manifest.parallelism,
+                rows=input_rows(manifest),
+                lag_rows=lag,
+                took_us=took_us,
             )
             if wanted != manifest.parallelism:
                 log.info("parallelism %s -> %s", manifest.parallelism, wanted)
                 self.rescale(wanted)
-        bad = int(noticed.get("bad_rows", 0))
-        self._bad_rows += bad
-        if bad:
-            log.warning("epoch %s: %d rows could not be parsed", epoch, bad)
-        late = late_rows(manifest) if self._epochs else 0
-        self._late_rows += late
-        if late:
-            log.info("epoch %s: %d records came too late", epoch, late)
-        status = status_of(
-            manifest,
-            flow=self.plan.name,
-            updated_us=self.clock.now_us(),
-            state="running",
-            lag_rows=dict(self.planner.lag_rows),
-            bad_rows=self._bad_rows,
-            files_set_aside=int(noticed.get("files_set_aside", 0)),
-            late_rows=self._late_rows,
-            committed=epoch,
-            phases=phases_of(manifest, took_us) if self._epochs else {},
-            inputs=input_times(
-                manifest, now_us=manifest.now_us, since_us=self.planner.since_us
-            ),
-        )
-        self._board.show(status)
+        # Of what an earlier run has decided nothing is learnt.
+        is_ours = self._epochs > 0
+        status = self._report.after(manifest, took_us if is_ours else None)
+        self._board.show(msgspec.structs.replace(status, committed=epoch))
         faults.hit("P11")
         return None
 

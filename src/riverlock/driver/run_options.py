@@ -30,6 +30,7 @@ class RunKeywords(TypedDict, total=False):
     The same names as those of ``RunOptions``, which has their meaning and defaults.
     """
 
+    execution: Literal["jobs", "local"]
     spark: SparkSession | None
     available_now: bool
     parallelism: int | Literal["auto"] | None
@@ -50,6 +51,9 @@ class RunOptions:
     """How to run a flow.
 
     Attributes:
+        execution: Which engine runs the stages of an epoch: ``"jobs"``, each as a Spark
+            job; or ``"local"``, in one thread without Spark, if all steps are Python.
+            May differ from run to run.
         spark: A session to run on; default: the active one, or a new local one.
         available_now: Take what is there at the start, then stop.
         parallelism: Tasks per keyed stage; default: the cores Spark has. May differ
@@ -61,7 +65,7 @@ class RunOptions:
             are taken whole, at least one.
         max_epochs: Stop after so many epochs.
         restart: What to do when an epoch fails for a reason that may pass.
-        retain_epochs: How many epochs can be gone back to.
+        retain_epochs: How many epochs are kept to go back to.
         grace: How long files that nothing refers to are kept.
         executor_timeout: For how long Spark may have no executor while tasks wait; the
             run then ends with an error. None: for ever.
@@ -70,6 +74,7 @@ class RunOptions:
         clock: The time; for tests.
     """
 
+    execution: Literal["jobs", "local"] = "jobs"
     spark: SparkSession | None = None
     available_now: bool = False
     parallelism: int | Literal["auto"] | None = None
@@ -90,6 +95,10 @@ class RunOptions:
         Raises:
             InvalidConfigError: One does not.
         """
+        if self.execution not in ("jobs", "local"):
+            raise InvalidConfigError(
+                "execution", expected='"jobs" or "local"', found=repr(self.execution)
+            )
         if isinstance(self.parallelism, str) and self.parallelism != "auto":
             raise InvalidConfigError(
                 "parallelism",
@@ -111,7 +120,7 @@ class RunOptions:
             duration_us(self.epoch_target)
         elif self.max_rows_per_epoch is None:
             raise InvalidConfigError(
-                "epoch_target=None", expected="max_rows_per_epoch", found="neither"
+                "epoch_target=None", expected="max_rows_per_epoch=", found="none"
             )
         duration_us(self.grace)
         if self.executor_timeout is not None:
@@ -119,7 +128,7 @@ class RunOptions:
 
 
 def chosen(options: RunKeywords) -> RunOptions:
-    """Return the options that a caller gave by name.
+    """Return the options that a caller passed by name.
 
     Raises:
         InvalidConfigError: There is no such option, or its value makes no sense.
@@ -132,13 +141,13 @@ def chosen(options: RunKeywords) -> RunOptions:
 
 
 def _unknown(name: str, known: list[str]) -> InvalidConfigError:
-    """Return the error of an option that there is not, with the one that was meant."""
+    """Return the error for an unknown option, with the one that was probably meant."""
     # As others spell it: availableNow, available-now.
     plain = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
     near = get_close_matches(plain.replace("-", "_"), known, n=1)
     return InvalidConfigError(
         f"option {name!r}",
-        expected=f"one of {', '.join(known)}",
+        expected=f"to be one of {', '.join(known)}",
         found="no such option",
         hint=f"did you mean {near[0]}=?" if near else "",
     )

@@ -1,1 +1,1 @@
-"""What users build with: Flow, Stream and their kin."""
+"""What users build with: Flow, Stream and related classes."""

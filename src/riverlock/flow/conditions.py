@@ -1,4 +1,4 @@
-"""What ``filter`` is given: a function of records, or a condition that Spark runs."""
+"""The argument of ``filter``: a function of records, or a condition that Spark runs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def is_function(
     """Tell whether a condition is a function, rather than SQL text or a ``Column``.
 
     Args:
-        condition: What ``filter`` was given.
-        of_functions: Options that only functions have, None where not given.
+        condition: The argument of ``filter``.
+        of_functions: Options that only functions have, None where absent.
 
     Raises:
-        InvalidFlowError: It is a condition of Spark's, with options of functions.
+        InvalidFlowError: It is a Spark condition, with options of functions.
     """
     # Columns can be called, and PySpark may not be loaded.
     is_column = type(condition).__module__.startswith("pyspark.")
@@ -30,7 +30,7 @@ def is_function(
         return True
     if any(given is not None for given in of_functions.values()):
         raise InvalidFlowError(
-            "filter",
+            "filter()",
             expected=f"no {'= and '.join(of_functions)}= beside SQL text or a Column",
             found=repr(condition),
             hint="leave them out: Spark runs the condition, no Python is called",

@@ -1,7 +1,7 @@
 """Windows under the names of Spark's discretized streams, for those who know them.
 
-They are windows of event time like all others: given when the watermark passes their
-end, corrected within the ``lateness``, with what comes later still in ``.late``.
+They are windows of event time like all others: they emit when the watermark passes
+their end, are corrected within the ``lateness``, and send later records to ``.late``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from riverlock.flow.stream import KeyedStream, Stream
+    from riverlock.flow.keyed_stream import KeyedStream
+    from riverlock.flow.stream import Stream
     from riverlock.flow.windowed import WindowedStream
     from riverlock.program.windows import TimeWindows
 
@@ -80,10 +81,10 @@ class WindowOperations:
         lateness: str | timedelta = "0 seconds",
         uid: str | None = None,
     ) -> Stream:
-        """Count how often each value of a column was there in the last ``size``.
+        """Count how often each value of a column occurred in the last ``size``.
 
         Args:
-            column: Whose values are counted, as ``count``.
+            column: The column whose values are counted, as ``count``.
             size: The length of a window.
             slide: How often one ends; by default as often as it is long.
             lateness: How long after its end a window is kept, to be corrected.

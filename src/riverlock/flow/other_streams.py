@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from riverlock.core.suggestions import did_you_mean
+
 __all__ = ["Helpful"]
 
 # By kind of stream: which others may have a method, and what to write then.
@@ -20,7 +22,7 @@ _ADVICE = {
 
 
 class Helpful:
-    """A kind of stream that knows what users look for in it, and where that is."""
+    """A kind of stream that says where to find methods that it does not have."""
 
     _kinds: ClassVar[dict[str, type[Helpful]]] = {}
 
@@ -33,10 +35,13 @@ class Helpful:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Tell where a method is that there is not here."""
+            """Say where to find a method that this kind of stream does not have."""
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             for kind, advice in _ADVICE.get(type(self).__name__, {}).items():
                 if not name.startswith("_") and hasattr(self._kinds.get(kind), name):
                     text += f", but {kind} has: {advice.format(name=name)}"
                     break
+            else:
+                near = did_you_mean(name, (n for n in dir(type(self)) if n[0] != "_"))
+                text += f"; {near}" if near else ""
             raise AttributeError(text, name=name, obj=self)

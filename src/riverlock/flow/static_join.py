@@ -37,19 +37,19 @@ class StaticJoinable:
 
         Args:
             table: A DataFrame; or a function from SparkSession to one, which is called
-                for every epoch, so that the next epoch sees a table that has changed.
+                in every epoch, so that the next epoch sees a table that has changed.
             on: The column, or several, that both sides have.
             how: ``inner``, or ``left`` to keep rows without a match.
         """
         columns = (on,) if isinstance(on, str) else tuple(on)
         if not columns:
             raise InvalidFlowError(
-                "on of join_static", expected="names of columns", found=repr(on)
+                "join_static(on=)", expected="names of columns", found=repr(on)
             )
         for column in columns:
             self._check_column("join_static", column)
         if how not in ("inner", "left"):
             raise InvalidFlowError(
-                "how of join_static", expected="inner or left", found=repr(how)
+                "join_static(how=)", expected="inner or left", found=repr(how)
             )
         return self._next(self._relational("join_static", table, columns, how), None)

@@ -30,15 +30,16 @@ class Windowable:
         trigger: Trigger | None = None,
         accumulate: bool = True,
     ) -> WindowedStream:
-        """Divide the records, of each key if there is one: ``rl.tumbling("1 hour")``.
+        """Divide the records, per key if there is one: ``rl.tumbling("1 hour")``.
 
         Args:
-            window: Which windows there are.
+            window: The kind of windows.
             lateness: How long after its end a window is kept, to be corrected.
-            trigger: When a window is given, as ``rl.early(count=1000)``; by default
-                when the watermark passes its end. Rows then say why they are given.
-            accumulate: Whether a window that is given again has all its records, or
-                only those since.
+            trigger: When a window emits, such as ``rl.early(count=1000)``; by default
+                when the watermark passes its end. Rows then have a column that says why
+                they were emitted.
+            accumulate: Whether a window that emits again has all its records, or only
+                those since.
 
         Raises:
             InvalidFlowError: These do not go together.
@@ -59,14 +60,14 @@ def _checked(
     *,
     accumulate: bool,
 ) -> Gathering:
-    """Return which records belong together, and when they are given.
+    """Return which records belong together, and when they are emitted.
 
     Raises:
         InvalidFlowError: It is impossible.
     """
     if not isinstance(window, Windows):
         raise InvalidFlowError(
-            "window",
+            "window()",
             expected="one of rl.tumbling, rl.sliding, rl.sessions, rl.count_windows,"
             " rl.global_window",
             found=repr(window),
@@ -74,7 +75,7 @@ def _checked(
         )
     if trigger is not None and not isinstance(trigger, Trigger):
         raise InvalidFlowError(
-            "trigger of a window",
+            "window(trigger=)",
             expected="rl.early or rl.at_watermark",
             found=repr(trigger),
             hint="write trigger=rl.early(count=1000)",
@@ -82,19 +83,19 @@ def _checked(
     lateness_us = duration_us(lateness)
     if lateness_us and not isinstance(window, TIMED):
         raise InvalidFlowError(
-            "lateness of a window",
+            "window(lateness=)",
             expected="windows of event time",
             found=str(window),
             hint="leave it out: no record is late here",
         )
-    # Rows of other windows do not say why they are given.
+    # Rows of other windows do not say why they were emitted.
     is_triggered = (trigger is not None and trigger.is_early) or not accumulate
     if is_triggered and isinstance(window, CountWindows):
         raise InvalidFlowError(
-            "trigger of a window",
-            expected="windows that are given more than once",
+            "window(trigger=)",
+            expected="windows that emit more than once",
             found=str(window),
-            hint="rl.global_window() with rl.early(count=...) is given early",
+            hint="rl.global_window() with rl.early(count=...) emits early",
         )
     return Gathering(
         window=window,

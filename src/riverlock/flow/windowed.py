@@ -1,4 +1,4 @@
-"""Streams in windows: what is computed of the records in each."""
+"""Streams in windows: what is computed from the records in each."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidFlowError
 from riverlock.flow.other_streams import Helpful
 from riverlock.operators.aggregates.aggregator import named_aggregates
-from riverlock.operators.top import Ranking
+from riverlock.operators.by_key.top import Ranking
 from riverlock.operators.windows.sliding_reduce import SlidingReduce
 from riverlock.operators.windows.window_contents import Fold, Kept
 from riverlock.operators.windows.window_functions import WindowApply, WindowReduce
 from riverlock.operators.windows.window_top import WindowTop
 from riverlock.program.graph import Keyed
 from riverlock.program.input_end import is_bounded, with_end
+from riverlock.program.signatures import check_function
 from riverlock.program.time_basis import check_event_time
 from riverlock.program.windows import TIMED, GlobalWindow, SessionWindows, TimeWindows
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from riverlock.core.types import SchemaLike
     from riverlock.flow.stream import Stream
-    from riverlock.operators.built_in import BuiltIn
+    from riverlock.operators.base import BuiltIn
     from riverlock.operators.windows.window_operator import Gathering
 
 __all__ = ["WindowedStream"]
@@ -37,13 +38,13 @@ class WindowedStream(Helpful):
         """Made by ``window``."""
         self._stream, self._keys, self._windows = stream, keys, windows
         if isinstance(windows.window, TIMED):
-            check_event_time(stream.node, "window", stream.schema)
+            check_event_time(stream._node, "window", stream._schema)
         is_endless = isinstance(windows.window, GlobalWindow)
-        if is_endless and not windows.is_early and not is_bounded(stream.node):
+        if is_endless and not windows.is_early and not is_bounded(stream._node):
             raise InvalidFlowError(
-                "global_window",
-                expected="a trigger, or bounded sources",
-                found="neither: it would never be given",
+                "global_window()",
+                expected="a trigger or a bounded source",
+                found="neither: it would never emit",
                 hint="window(rl.global_window(), trigger=rl.early(count=1000))",
             )
 
@@ -56,11 +57,11 @@ class WindowedStream(Helpful):
     ) -> Stream:
         """Aggregate each window: ``agg(n="count(*)", total=F.sum("amount"))``.
 
-        Gives the key columns, ``window_start``, ``window_end`` (of count windows
+        Emits the key columns, ``window_start``, ``window_end`` (for count windows
         ``first_record``, ``last_record``), then the aggregates: once when the watermark
         passes the end of the window, and again whenever records come that are late by
-        no more than ``lateness``. What comes later still is in ``.late``. With
-        ``write(sink, mode="update")`` a sink gets every change.
+        no more than ``lateness``. Later records go to ``.late``. With ``write(sink,
+        mode="update")`` a sink gets every change.
         """
         every = named_aggregates(aggregates, named)
         return self._keyed("window", uid, process=None, aggregates=every)
@@ -75,16 +76,16 @@ class WindowedStream(Helpful):
         """Fold the records of each window: ``function(old, new)`` returns a record.
 
         It must be associative: panes are folded first, then windows of them; over
-        sessions the order must not matter either. Gives the columns of the input, then
+        sessions the order must not matter either. Emits the columns of the input, then
         ``window_start`` and ``window_end``.
 
-        With an ``inverse``, a sliding window is made of the one before it:
-        ``inverse(whole, part)`` returns the record that, with ``part`` folded in, gives
+        With an ``inverse``, a sliding window is computed from the one before it:
+        ``inverse(whole, part)`` returns the record from which folding in ``part`` makes
         ``whole``. It must do so exactly (sums of floating-point numbers do not), and
         the order of records must not matter. It saves calls where windows have many
         panes; the result is the same.
         """
-        _check_function("reduce", function)
+        check_function("reduce()", function, 2, of="two records")
         if inverse is not None:
             return self._function("reduce", self._sliding(function, inverse), uid)
         windows = self._windows
@@ -98,7 +99,7 @@ class WindowedStream(Helpful):
     def _sliding(
         self, function: Callable[[Any, Any], Any], inverse: Callable[[Any, Any], Any]
     ) -> BuiltIn:
-        _check_function("inverse of reduce", inverse)
+        check_function("reduce(inverse=)", inverse, 2, of="two records")
         window = self._of_panes(
             "inverse of reduce", "leave it out: no record leaves such a window"
         )
@@ -106,7 +107,7 @@ class WindowedStream(Helpful):
 
     def apply(
         self,
-        function: Callable[..., Any],
+        function: Callable[[Any, Any, list[Any]], Any],
         output: SchemaLike,
         *,
         uid: str | None = None,
@@ -115,10 +116,10 @@ class WindowedStream(Helpful):
 
         All records are kept until their windows are over: prefer ``agg`` or ``reduce``
         where they do. ``window`` has ``start`` and ``end``; records are in order of
-        their panes, then of arrival; those of a session in order of their times. The
-        key of a stream that is not keyed is None.
+        their panes, then of arrival; those of a session in order of their times.
+        Without ``key_by`` the key is None.
         """
-        _check_function("apply", function)
+        check_function("apply()", function, 3, of="key, window and records")
         windows, window = self._windows, self._windows.window
         if isinstance(window, TimeWindows) and windows.has_panes:
             lateness_us = windows.lateness_us
@@ -131,16 +132,16 @@ class WindowedStream(Helpful):
     def top(
         self, n: int, by: str, *, descending: bool = True, uid: str | None = None
     ) -> Stream:
-        """Give the ``n`` best records of each window by a column.
+        """Emit the ``n`` best records of each window by a column.
 
-        Gives the columns of the input, ``rank`` (1 is the best), ``window_start`` and
-        ``window_end``. Ranks are as those of ``KeyedStream.top``; panes keep their best
-        records only, and are forgotten with their windows.
+        Emits the columns of the input, ``rank`` (1 is the best), ``window_start`` and
+        ``window_end``. Ranks are those of ``KeyedStream.top``; panes keep only their
+        best records, and are forgotten with their windows.
         """
         ranking = Ranking(n, by, descending=descending)
         self._stream._check_column("top", by)
         window = self._of_panes(
-            "top over windows", "use .apply(...), which gets all records"
+            "top() over windows", "use .apply(...), which gets all records"
         )
         process = WindowTop(ranking, window, self._windows.lateness_us)
         return self._keyed("top", uid, process=process)
@@ -158,30 +159,24 @@ class WindowedStream(Helpful):
         return windows.window
 
     def _function(self, kind: str, process: BuiltIn, uid: str | None) -> Stream:
-        on_error = self._stream.flow.on_error
+        on_error = self._stream._program.on_error
         return self._keyed(kind, uid, process=process, on_error=on_error)
 
     def _keyed(self, kind: str, uid: str | None, **work: Any) -> Stream:
-        flow, above = self._stream.flow, self._stream.node
-        taken = flow.take_uid(uid, kind)
+        program, above = self._stream._program, self._stream._node
+        taken = program.take_uid(uid, kind)
         if not isinstance(self._windows.window, TIMED):
-            above = with_end(flow, above, taken)
+            above = with_end(program, above, taken)
         node = Keyed(
             uid=taken,
             input=above,
             keys=self._keys,
             windows=self._windows,
+            method=kind,
             **work,
         )
-        return self._stream._next(flow.add(node), None)
+        return self._stream._next(program.add(node), None)
 
     def count(self, *, uid: str | None = None) -> Stream:
         """Count the records of each window, as column ``count``."""
         return self.agg({"count": "count(*)"}, uid=uid)
-
-
-def _check_function(what: str, function: object) -> None:
-    if not callable(function):
-        raise InvalidFlowError(
-            f"argument of {what}", expected="a function", found=repr(function)
-        )

@@ -1,10 +1,9 @@
-"""The wall around user code: what it raises becomes an error that helps."""
+"""The boundary around user code: what it raises becomes a helpful error."""
 
 from __future__ import annotations
 
 import traceback
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import (
@@ -14,33 +13,24 @@ from riverlock.core.errors import (
     TimeRangeError,
     UserCodeError,
 )
+from riverlock.core.user_lines import function_line, raising_line
 from riverlock.core.values.arrow_values import FarTime
+from riverlock.core.values.record import NoColumnError, Record, no_column
 from riverlock.operators.aggregates.aggregator import AggregatorError
+from riverlock.state.columns.python_rows import RowError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
-__all__ = ["aggregator_errors", "user_error", "user_line"]
+    from riverlock.operators.effects import DeadLetter
+
+__all__ = ["aggregator_errors", "dead_letter", "problem_of", "shown", "user_error"]
 
 # Said of aggregators, whose records other aggregates have counted by then.
 _NOT_BURIED = (
     "keep such records out before agg, with filter or map and on_error=: agg has no"
     " dead letters, since Spark has combined the rows when an aggregator sees them"
 )
-_OURS = str(Path(__file__).resolve().parents[1])
-
-
-def user_line(trace: TracebackType | None) -> str:
-    """Return file, line and text of the innermost frame that is not ours."""
-    frames = traceback.extract_tb(trace)
-    theirs = [f for f in frames if not f.filename.startswith(_OURS)]
-    if not theirs:
-        return ""
-    # Rather the user's own line than one in a library that it called.
-    own = [f for f in theirs if "site-packages" not in f.filename]
-    last = (own or theirs)[-1]
-    return f"{last.filename}:{last.lineno} in {last.name}: {last.line or ''}".rstrip()
 
 
 def user_error(  # noqa: PLR0913 - everything that helps to find the record
@@ -51,10 +41,23 @@ def user_error(  # noqa: PLR0913 - everything that helps to find the record
     key: object = None,
     record: object = None,
     epoch: int | None = None,
+    function: object = None,
 ) -> RiverlockError:
-    """Return the error to raise for what user code raised."""
+    """Return the error to raise for what user code raised.
+
+    Args:
+        error: What was raised.
+        operator: The operator.
+        where: The method or function.
+        key: The key.
+        record: The record.
+        epoch: The epoch.
+        function: Whose line is told if nothing else is known.
+    """
     if isinstance(error, StateTypeError):
-        error.line = error.line or user_line(error.__traceback__)
+        error.line = (
+            error.line or raising_line(error.__traceback__) or function_line(function)
+        )
         if record is not None and error.record is None:
             error.locate(record=shown(record), epoch=epoch)
         return error
@@ -74,18 +77,49 @@ def user_error(  # noqa: PLR0913 - everything that helps to find the record
         operator=operator,
         where=where,
         cause=cause,
+        problem=problem_of(error),
         key=key,
         record=None if record is None else shown(record),
         epoch=epoch,
-        line=user_line(error.__traceback__),
+        line=getattr(error, "line", "")
+        or raising_line(error.__traceback__)
+        or function_line(function),
         trace="".join(traceback.format_exception(error)),
         **advice,
     )
 
 
+def problem_of(error: BaseException) -> str:
+    """Return what is wrong in a sentence of ours; empty: it is the user's own error."""
+    if isinstance(error, RowError | NoColumnError):
+        return str(error)
+    if isinstance(error, RiverlockError):
+        return f"{error.message} ({error.hint})" if error.hint else error.message
+    if isinstance(error, AttributeError) and isinstance(error.obj, Record):
+        return no_column(error.obj, str(error.name))
+    return ""
+
+
+def dead_letter(
+    error: Exception, *, operator: str, key: object, record: object, epoch: int
+) -> DeadLetter:
+    """Return the dead letter of a record for which user code raised."""
+    cause = error.__cause__ if isinstance(error, RiverlockError) else None
+    traces = [e.__traceback__ for e in (cause, error) if e is not None]
+    lines = [*map(raising_line, traces), getattr(error, "line", "")]
+    return (
+        operator,
+        shown(key),
+        epoch,
+        f"{type(error).__name__}: {error}",
+        next(filter(None, lines), ""),
+        shown(record),
+    )
+
+
 @contextmanager
 def aggregator_errors(operator: str, epoch: int) -> Iterator[None]:
-    """Turn what aggregators raise inside into errors that help.
+    """Turn what aggregators raise into helpful errors.
 
     Raises:
         UserCodeError: One did.

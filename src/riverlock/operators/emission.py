@@ -1,4 +1,4 @@
-"""Rows that an operator gives: each output, with event times, as they are stored."""
+"""Rows that an operator emits: each output, with event times, as they are stored."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from riverlock.core.values.record import Record
+from riverlock.core.user_lines import generator_line
 from riverlock.operators.shipped import MAIN
 from riverlock.state.columns.python_rows import (
     RowError,
     as_tuple,
+    check_rows,
     emitted_table,
     freezer,
 )
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from riverlock.core.types import Schema
-    from riverlock.operators.keyed.context import Context
+    from riverlock.operators.keyed.context import OperatorContext
 
 __all__ = ["Emission"]
 
@@ -29,29 +30,25 @@ _ROWS = (GeneratorType, list)
 
 
 def _no_output(row: Any) -> Any:
-    message = f"the process declares no output, but gave {row!r:.200}"
+    message = (
+        f"the process declares no output, but emitted {row!r:.200}; write"
+        ' output = "user string, total double" in the class'
+    )
     raise RowError(message)
-
-
-def _check_rows(rows: Any) -> None:
-    if isinstance(rows, str | bytes | dict | Record):
-        kind = type(rows).__name__
-        message = f"yield the row, or return a list of rows, instead of a {kind}"
-        raise RowError(message)
 
 
 class Emission:
     """Takes the rows of one task and epoch."""
 
     def __init__(
-        self, outputs: Mapping[str, Schema], ctx: Context, *, checks: bool
+        self, outputs: Mapping[str, Schema], ctx: OperatorContext, *, checks: bool
     ) -> None:
         """Begin without rows.
 
         Args:
             outputs: Columns of the outputs.
             ctx: Whose event time rows have; side outputs are reached through it.
-            checks: Whether each row is looked at when it is given.
+            checks: Whether each row is checked when it is emitted.
         """
         self.rows: dict[str, list[tuple[Any, int | None]]] = {n: [] for n in outputs}
         self.main = self.rows.get(MAIN, [])
@@ -66,8 +63,8 @@ class Emission:
         is_plain = MAIN in outputs and freezers[MAIN] is None
         self.plain_width = len(outputs[MAIN].names) if is_plain else None
         self.give = self._giver()
-        ctx._main, ctx._freezers = self.main, whole
-        ctx._emitted = {n: r for n, r in self.rows.items() if n != MAIN}
+        sides = {n: r for n, r in self.rows.items() if n != MAIN}
+        ctx.emit_into(self.main, sides, whole)
 
     def _giver(self) -> Callable[[Iterable[Any]], None]:
         """Return what takes the rows of a record: called for each, it has no self."""
@@ -75,27 +72,37 @@ class Emission:
 
         def give(rows: Iterable[Any]) -> None:
             if type(rows) not in _ROWS:
-                _check_rows(rows)
-            at = ctx._time_us
-            if width is None:
-                main.extend([(as_row(r), at) for r in rows])
-                return
-            main.extend(
-                [
-                    (r, at) if type(r) is tuple and len(r) == width else (as_row(r), at)
-                    for r in rows
-                ]
-            )
+                check_rows(rows)
+            at = ctx.time_us
+            try:
+                if width is None:
+                    main.extend([(as_row(r), at) for r in rows])
+                    return
+                main.extend(
+                    [
+                        (r, at)
+                        if type(r) is tuple and len(r) == width
+                        else (as_row(r), at)
+                        for r in rows
+                    ]
+                )
+            except RowError as error:
+                error.line = generator_line(rows)
+                raise
 
         return give
 
     def emit(self, rows: Iterable[Any] | None) -> None:
-        """Take rows of a step, if it gave any, each with the time that is then."""
+        """Take the rows of a step, if any, each with the current time."""
         if rows is not None:
-            _check_rows(rows)
+            check_rows(rows)
             ctx, as_row = self._ctx, self._as_row
-            # Built-in operators may move the time on from row to row.
-            self.main.extend([(as_row(r), ctx._time_us) for r in rows])
+            try:
+                # Built-in operators may move the time on from row to row.
+                self.main.extend([(as_row(r), ctx.time_us) for r in rows])
+            except RowError as error:
+                error.line = generator_line(rows)
+                raise
 
     def give_one(self, row: Any, at_us: int | None) -> None:
         """Take a row of a given time."""
@@ -104,7 +111,7 @@ class Emission:
     def give_all(self, rows: Iterable[Any] | None, at_us: int | None) -> None:
         """Take rows of a given time, if there are any."""
         if rows is not None:
-            self._ctx._time_us = at_us
+            self._ctx.time_us = at_us
             self.give(rows)
 
     def table(self, name: str) -> pa.Table:
@@ -120,6 +127,6 @@ class Emission:
         return [len(rows) for rows in self.rows.values()]
 
     def rewind(self, marks: list[int]) -> None:
-        """Forget what was given since."""
+        """Forget what was emitted since."""
         for rows, mark in zip(self.rows.values(), marks, strict=True):
             del rows[mark:]

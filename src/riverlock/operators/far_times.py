@@ -1,7 +1,7 @@
 """Rows that an operator cannot take: Python has no datetime for one of their times.
 
-State and keys are Python values. A record with such a time in another column is no
-trouble until somebody reads it; in a key, or in what Spark has aggregated, it is known
+State and keys are Python values. A record with such a time in another column is
+harmless until somebody reads it; in a key, or in what Spark has aggregated, it is known
 beforehand: the row is a dead letter, or the epoch is refused before it writes anything.
 """
 
@@ -20,21 +20,18 @@ from riverlock.core.values.arrow_values import (
     python_values,
 )
 from riverlock.operators.boundary import shown
-from riverlock.operators.built_in import Aggregate
 from riverlock.operators.input_sides import SidedRecords
-from riverlock.operators.windows.window_contents import Aggregates
 from riverlock.state.columns.python_rows import records
 
 if TYPE_CHECKING:
+    from riverlock.operators.effects import DeadLetter
     from riverlock.operators.shipped import EpochInfo, OperatorProgram
 
-__all__ = ["DeadLetter", "refuse_far", "without_far_keys"]
-
-DeadLetter = tuple[Any, ...]
+__all__ = ["refuse_far", "without_far_keys"]
 
 
 def refuse_far(table: pa.Table, program: OperatorProgram, info: EpochInfo) -> None:
-    """Refuse rows of partial aggregates with a time that Python cannot name.
+    """Refuse rows of partial aggregates with a time that Python cannot represent.
 
     Raises:
         TimeRangeError: There is one.
@@ -48,14 +45,11 @@ def refuse_far(table: pa.Table, program: OperatorProgram, info: EpochInfo) -> No
 def without_far_keys(
     table: pa.Table, program: OperatorProgram, info: EpochInfo
 ) -> tuple[pa.Table, list[DeadLetter]]:
-    """Return the rows whose keys Python can name, and dead letters for the others.
+    """Return the rows whose keys Python can represent, and dead letters for the others.
 
     Raises:
         TimeRangeError: There are others, but no dead-letter sink.
     """
-    work = getattr(program.process, "content", program.process)
-    if isinstance(work, Aggregate | Aggregates):
-        refuse_far(table, program, info)
     far = first_far(table, program.keys.names)
     if far is None:
         return table, []

@@ -47,11 +47,11 @@ class SidedRecords(Records):
         )
 
     def __iter__(self) -> Iterator[Record]:
-        """Give all of them."""
+        """Yield all of them."""
         return self.between(0, len(self._sides))
 
     def between(self, begin: int, end: int) -> Iterator[Record]:
-        """Give some of them."""
+        """Yield some of them."""
         first, last = self._lefts[begin], self._lefts[end]
         left = self._left.between(first, last)
         right = self._right.between(begin - first, end - last)

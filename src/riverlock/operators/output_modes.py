@@ -1,8 +1,8 @@
 """Output modes: which rows of an aggregate a sink gets.
 
-A row can only be updated if there is one that it takes the place of: the one with the
-same key and window. Where that is not so, the mode is refused, with the reason. The
-bounds of a session change: updates of sessions also say which rows are gone.
+A row can only be updated if it replaces another: the one with the same key and window.
+Where that is not so, the mode is refused, with the reason. The bounds of a session
+change: updates of sessions also say which rows are gone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.connectors.base.sink import KeyedSink
 from riverlock.core.errors import InvalidFlowError
-from riverlock.operators.built_in import GONE, UPDATES
+from riverlock.operators.base import GONE, UPDATES
 from riverlock.operators.row_identity import missing_columns
 from riverlock.operators.windows.window_contents import Kept
 from riverlock.operators.windows.window_functions import WindowApply
@@ -44,7 +44,7 @@ _DISCARDED = (
     f"{_LEAVE_OUT}, and add the firings up; or leave accumulate=False out",
 )
 _JOIN = (
-    "a window of a join is given once, when it is over",
+    "a window of a join emits once, when it is over",
     _LEAVE_OUT,
 )
 _APPLIED = (
@@ -74,11 +74,11 @@ def in_mode(node: Node, mode: str, sink: Sink) -> Node:
     """Return the rows of an aggregate that a sink gets in mode append or update.
 
     Raises:
-        InvalidFlowError: There is no such mode of these rows, or not with this sink.
+        InvalidFlowError: These rows have no such mode, or not with this sink.
     """
     if mode not in ("append", "update"):
         raise InvalidFlowError(
-            "mode of write", expected="append, update or complete", found=repr(mode)
+            "write(mode=)", expected="append, update or complete", found=repr(mode)
         )
     stages, below = below_queries(node)
     keyed = below.input if isinstance(below, Output) else None
@@ -102,26 +102,26 @@ def in_mode(node: Node, mode: str, sink: Sink) -> Node:
 
 
 def _check_is_final(keyed: object) -> None:
-    """Refuse rows that later ones take the place of."""
+    """Refuse rows that later ones replace."""
     if isinstance(keyed, Keyed) and keyed.windows is not None:
         return
-    if not isinstance(keyed, Keyed) or keyed.process is not None:
+    if not isinstance(keyed, Keyed) or not keyed.aggregates:
         raise _of_one_mode("append")
     raise InvalidFlowError(
         f"mode 'append' of {keyed.uid!r}",
         expected="update or complete",
         found="append, of rows that change with every epoch",
         hint="leave the mode out, which is update here; or aggregate windows, which"
-        " are given when they are over",
+        " emit when they are over",
     )
 
 
 def _of_one_mode(mode: str) -> InvalidFlowError:
     return InvalidFlowError(
-        f"mode {mode!r} of write",
+        f"write(mode={mode!r})",
         expected="the output of agg, or of flow.sql with GROUP BY",
         found="a stream that has one mode only",
-        hint="leave the mode out; write what agg gives before other steps",
+        hint="leave the mode out; write the output of agg before other steps",
     )
 
 
@@ -132,14 +132,14 @@ def updated_aggregate(node: Node, mode: str) -> Keyed:
         InvalidFlowError: They cannot.
     """
     keyed = node.input if isinstance(node, Output) and node.name == "main" else None
-    if not isinstance(keyed, Keyed) or (keyed.process and keyed.windows is None):
+    if not isinstance(keyed, Keyed) or not (keyed.aggregates or keyed.windows):
         raise _of_one_mode(mode)
     why = None if keyed.windows is None else _obstacle(keyed, keyed.windows)
     if why is not None:
         found, hint = why
         raise InvalidFlowError(
             f"mode {mode!r} of {keyed.uid!r}",
-            expected="rows that later ones can take the place of",
+            expected="rows that later ones can replace",
             found=found,
             hint=hint,
         )
@@ -147,7 +147,7 @@ def updated_aggregate(node: Node, mode: str) -> Keyed:
 
 
 def _obstacle(keyed: Keyed, windows: Gathering) -> tuple[str, str] | None:
-    """Say why rows cannot be updated, and what to write; None: they can."""
+    """Return why rows cannot be updated, and what to write; None: they can."""
     if not windows.accumulates:
         return _DISCARDED
     if isinstance(keyed.input, Connect):
@@ -156,7 +156,7 @@ def _obstacle(keyed: Keyed, windows: Gathering) -> tuple[str, str] | None:
 
 
 def _applied(keyed: Keyed, windows: Gathering) -> tuple[str, str] | None:
-    """Say which columns rows of ``apply`` lack; other rows have them."""
+    """Return which columns rows of ``apply`` lack; other rows have them."""
     function = getattr(keyed.process, "content", keyed.process)
     if not isinstance(function, WindowApply | Kept):
         return None
@@ -184,15 +184,15 @@ def _check_sessions(keyed: Keyed, stages: list[Relational], sink: Sink) -> None:
     """Refuse updates of sessions by which rows could not be taken back.
 
     Raises:
-        InvalidFlowError: A query leaves the column out that says so, or the sink would
-            keep the row of a session that is no more.
+        InvalidFlowError: A query leaves out the column that says so, or the sink would
+            keep the row of a session that no longer exists.
     """
     about = f"mode 'update' of {keyed.uid!r}"
     if stages:
         raise InvalidFlowError(
             about,
             expected=f"rows with a column {GONE!r}: a session that grows, or merges"
-            " with another, has another beginning or end, and its old row is taken"
+            " with another, has another start or end, and its old row is taken"
             " back",
             found="columns of flow.sql, which do not have it",
             hint="write mode='complete'; or use .key_by(...).window(rl.sessions(...))",
@@ -201,7 +201,7 @@ def _check_sessions(keyed: Keyed, stages: list[Relational], sink: Sink) -> None:
         raise InvalidFlowError(
             about,
             expected="a sink that deletes rows: a session that grows, or merges with"
-            " another, has another beginning or end, and its old row is taken back",
+            " another, has another start or end, and its old row is taken back",
             found=f"{sink.kind!r}, which would keep it",
-            hint=f"rl.sinks.sql(..., mode='upsert', deletes={GONE!r}) deletes it",
+            hint=f"rl.sinks.sql(..., how='upsert', deletes={GONE!r}) deletes it",
         )

@@ -1,4 +1,4 @@
-"""Of which key and window a row is, where a later row takes its place."""
+"""Which key and window a row belongs to, so that a later row can replace it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import from_micros
 from riverlock.core.types import Field, Schema, Type
-from riverlock.operators.built_in import GONE, UPDATES
-from riverlock.operators.windows.window_aggregate import BOUNDS
+from riverlock.operators.base import GONE, UPDATES
+from riverlock.operators.windows.window_columns import BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from riverlock.operators.keyed.context import OperatorContext
 
 __all__ = ["Identity", "missing_columns", "with_gone"]
 
@@ -20,7 +22,7 @@ __all__ = ["Identity", "missing_columns", "with_gone"]
 def missing_columns(
     keys: Sequence[str], names: Sequence[str], bounds: Sequence[str] = BOUNDS
 ) -> list[str]:
-    """Return what rows with these columns lack to be known by key and window."""
+    """Return what rows with these columns lack to be identified by key and window."""
     return [name for name in (*keys, *bounds) if name not in names]
 
 
@@ -28,12 +30,12 @@ def with_gone(output: Schema) -> Schema:
     """Return the columns of rows that say whether they are taken back.
 
     Raises:
-        InvalidFlowError: There is a column of that name.
+        InvalidFlowError: There is already a column of that name.
     """
     if GONE in output.names:
         raise InvalidFlowError(
-            "columns of sessions in modes update and complete",
-            expected=f"a name other than {GONE!r}, which says that a row is gone",
+            "a session in mode update or complete",
+            expected=f"columns other than {GONE!r}, which says that a row is gone",
             found=repr(GONE),
         )
     return Schema((*output.fields, Field(GONE, Type("boolean"))))
@@ -41,7 +43,7 @@ def with_gone(output: Schema) -> Schema:
 
 @dataclass(frozen=True)
 class Identity:
-    """Where in a row its key and its window are; None: it does not say."""
+    """Where in a row its key and its window are; None: the row does not have them."""
 
     names: tuple[str, ...]
     places: tuple[int, ...] | None
@@ -59,34 +61,34 @@ class Identity:
         return cls(wanted, tuple(names.index(n) for n in wanted), len(names))
 
     def known(
-        self, rows: Iterable[Any], window: Sequence[Any], ctx: Any
+        self, rows: Iterable[Any], window: Sequence[Any], ctx: OperatorContext
     ) -> list[tuple[Any, ...]]:
-        """Return rows of a window of the key at hand that say that they are.
+        """Return rows of a window of the current key that have this key and window.
 
-        Others could take the place of what they have nothing to do with: such a window
-        fails, or is a dead letter if the flow has a sink for them.
+        Others could replace rows they have nothing to do with: such a window fails, or
+        becomes a dead letter if the flow has a sink for them.
         """
-        found = [ctx._freezers["main"](row) for row in rows]
+        found = [ctx.as_row(row) for row in rows]
         try:
             for row in found:
                 self._check(row, ctx.key, window)
         except ValueError as error:
-            if ctx._bury is None:
+            if not ctx.buries:
                 raise
-            ctx._bury(error, (window, found))
+            ctx.bury(error, (window, found))
             return []
         return found
 
-    def take_back(self, begin_us: int, end_us: int, ctx: Any) -> None:
-        """Say of a window of the key at hand that it is no more.
+    def take_back(self, begin_us: int, end_us: int, ctx: OperatorContext) -> None:
+        """Emit a row that says that a window of the current key no longer exists.
 
-        The row says of which key and window it is, and nothing else.
+        The row has the key and the window, and nothing else.
         """
         row: list[Any] = [None] * self.width
         window = from_micros(begin_us), from_micros(end_us)
         for place, value in self._values(ctx.key, window):
             row[place] = value
-        ctx._time_us = end_us - 1
+        ctx.time_us = end_us - 1
         ctx.emit(UPDATES, (*row, True))
 
     def _values(self, key: Any, window: Sequence[Any]) -> list[tuple[int, Any]]:
@@ -94,7 +96,7 @@ class Identity:
 
         Args:
             key: As functions see it: one value, a tuple of several, or None.
-            window: The values of the columns that say which one it is.
+            window: The values of the columns that identify it.
         """
         assert self.places is not None, "refused when the flow was built"
         is_single = len(self.names) - len(window) == 1
@@ -102,7 +104,7 @@ class Identity:
         return list(zip(self.places, (*keys, *window), strict=True))
 
     def _check(self, row: Sequence[Any], key: Any, window: Sequence[Any]) -> None:
-        """Refuse a row of another key or window than the one it was made of.
+        """Refuse a row of another key or window than the one it was made from.
 
         Raises:
             ValueError: It is one.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.hidden_columns import TIME
-from riverlock.operators.built_in import UPDATES
+from riverlock.operators.base import UPDATES
 from riverlock.program.params import params_of
 from riverlock.state.layout import StateLayout
 from riverlock.state.spec import specs_of
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from riverlock.core.types import Schema
-    from riverlock.program.process import Process
+    from riverlock.operators.keyed.context import OperatorContext
+    from riverlock.program.process import KeyedLogic
     from riverlock.snapshot.format.records import Parameter
 
 __all__ = [
@@ -43,7 +44,7 @@ class OperatorProgram:
     """A process with everything that was resolved when the flow was built."""
 
     uid: str
-    process: Process
+    process: KeyedLogic[OperatorContext]
     keys: Schema
     input: Schema
     outputs: dict[str, Schema]  # main, then side outputs by name

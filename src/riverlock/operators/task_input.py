@@ -109,7 +109,7 @@ def keyed_input(table: pa.Table, program: OperatorProgram) -> KeyedInput:
 
 
 def distinct_codes(table: pa.Table, keys: Schema) -> tuple[np.ndarray, np.ndarray]:
-    """Number the distinct keys; returns a code per row and a row per code."""
+    """Number the distinct keys; return a code per row and a row per code."""
     codes: np.ndarray | None = None
     for f in keys.fields:
         column = table[f.name].combine_chunks()
@@ -130,7 +130,7 @@ def distinct_codes(table: pa.Table, keys: Schema) -> tuple[np.ndarray, np.ndarra
 def _keys(
     table: pa.Table, program: OperatorProgram, first: np.ndarray, into: KeyedInput
 ) -> np.ndarray:
-    """Put the keys in the order of their ids; returns the place of each code."""
+    """Put the keys in the order of their ids; return the place of each code."""
     distinct = table.select([GROUP, *program.keys.names]).take(pa.array(first))
     groups, *columns = (column.combine_chunks() for column in distinct.columns)
     ids = id_column(groups, columns, partial(key_values, distinct, program.keys))

@@ -1,1 +1,1 @@
-"""The program as a frozen description: what flows are made of."""
+"""The program as a frozen description: what flows consist of."""

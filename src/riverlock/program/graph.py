@@ -1,9 +1,11 @@
-"""The program as frozen nodes; what runs it is somebody else's concern."""
+"""The program as frozen nodes; running it is somebody else's concern."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from riverlock.core.user_lines import calling_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from riverlock.connectors.base.source import Source
     from riverlock.core.types import Schema
     from riverlock.operators.windows.window_operator import Gathering
-    from riverlock.program.process import Process
+    from riverlock.program.process import KeyedLogic
 
 __all__ = [
     "Connect",
@@ -36,7 +38,14 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Read:
+class Written:
+    """Something that the user wrote: errors about it name the line."""
+
+    line: str = field(default_factory=calling_line, repr=False)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Read(Written):
     """Reads a source."""
 
     uid: str
@@ -46,10 +55,10 @@ class Read:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class EventTime:
+class EventTime(Written):
     """Declares which column is the event time, and how late it may be.
 
-    Without a column, rows have no time; only the end of the input is told.
+    Without a column, rows have no time; only the end of the input is known.
     """
 
     uid: str
@@ -64,7 +73,7 @@ class EventTime:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Relational:
+class Relational(Written):
     """A stateless DataFrame operation that Spark runs."""
 
     input: Node
@@ -73,7 +82,7 @@ class Relational:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RowWise:
+class RowWise(Written):
     """A stateless Python function over records."""
 
     uid: str
@@ -85,7 +94,7 @@ class RowWise:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Union:
+class Union(Written):
     """All rows of several streams with the same columns."""
 
     inputs: tuple[Node, ...]
@@ -94,7 +103,7 @@ class Union:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Connect:
+class Connect(Written):
     """Two streams side by side, for one keyed operator; keys pair up in order."""
 
     left: Node
@@ -104,24 +113,32 @@ class Connect:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Keyed:
-    """Keyed, stateful work: a process, or aggregates that become one."""
+class Keyed(Written):
+    """Keyed, stateful work: a process, or aggregates that become one.
+
+    Where there are both, they do the same: an engine that can combine rows before they
+    are exchanged takes the aggregates, others the process.
+    """
 
     uid: str
     input: Node
     keys: tuple[str, ...]
-    process: Process | None
+    process: KeyedLogic[Any] | None
     aggregates: Mapping[str, Any] = field(default_factory=dict)
+    # Names that variables of the aggregates had in stores of older versions.
+    formerly: Mapping[str, str] = field(default_factory=dict)
     broadcast: Node | None = None
     initial: Any = None
     on_error: Sink | None = None
     visits_all: bool = False
     # Aggregates or functions of windows.
     windows: Gathering | None = None
+    # The method of streams that made it; empty: `process`, by the name of its class.
+    method: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Output:
+class Output(Written):
     """One of the outputs of keyed (or row-wise) work."""
 
     input: Keyed | RowWise
@@ -129,14 +146,14 @@ class Output:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Late:
+class Late(Written):
     """The records that came too late for all of their windows, or have no time."""
 
     input: Keyed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Write:
+class Write(Written):
     """Hands a stream to a sink."""
 
     uid: str
@@ -192,7 +209,7 @@ def declared_behind_keyed(node: Keyed) -> bool:
 
 
 def described(node: Node) -> str:
-    """Return what users know a node by."""
+    """Return the name by which users know a node."""
     match node:
         case Output(input=Keyed() | RowWise()):
             return f"the output of {node.input.uid!r}"
@@ -225,7 +242,7 @@ def _declared(node: Node) -> list[EventTime]:
 def operator_times(node: Keyed) -> list[EventTime]:
     """Return the declarations whose minimum is the watermark of an operator.
 
-    One that waits for nothing but the end of its input goes by that alone.
+    One that waits only for the end of its input goes by that alone.
     """
     if isinstance(node.input, EventTime) and node.input.column is None:
         return [node.input]

@@ -1,4 +1,4 @@
-"""The end of inputs that have no event time: the one instant that they have."""
+"""The end of inputs without event time: the one instant that they have."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 from riverlock.program.graph import EventTime, Keyed, Read, inputs_of, upstream
 
 if TYPE_CHECKING:
-    from riverlock.flow.flow import Flow
     from riverlock.program.graph import Node
+    from riverlock.program.program import Program
 
 __all__ = ["is_bounded", "with_end"]
 
 
 def is_bounded(node: Node) -> bool:
-    """Whether all sources of a node come to an end."""
+    """Whether all sources of a node end."""
     reads = [n for n in upstream(node) if isinstance(n, Read)]
     return all(getattr(read.source, "bounded", False) for read in reads)
 
 
-def with_end(flow: Flow, node: Node, uid: str) -> Node:
+def with_end(flow: Program, node: Node, uid: str) -> Node:
     """Let an operator know when its inputs have ended, with or without event time.
 
     Args:

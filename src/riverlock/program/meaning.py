@@ -1,14 +1,14 @@
 """What each uid of a flow stands for, in words that a store can keep and compare.
 
-State and offsets are found by uid. One that the code does not give is made from the
-order of the code, and in another order it would be the uid of another node, which would
-go on with the state of the first. So what a uid stood for is kept, and compared by the
-next start.
+State and offsets are found by uid. A uid that the code does not give is made from the
+order of the code; in another order it would be the uid of another node, which would
+continue with the state of the first. So a store keeps what a uid stood for, and the
+next start compares.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -31,17 +31,17 @@ from riverlock.snapshot.format.records import Meaning
 
 if TYPE_CHECKING:
     from riverlock.connectors.base.source import Source
-    from riverlock.flow.flow import Flow
     from riverlock.program.graph import Node
-    from riverlock.program.process import Process
+    from riverlock.program.process import KeyedLogic
+    from riverlock.program.program import Program
 
 __all__ = ["meanings_of", "settings_of"]
 
 
-def meanings_of(flow: Flow) -> dict[str, Meaning]:
+def meanings_of(flow: Program) -> dict[str, Meaning]:
     """Return what the uids of sources, event times, operators and sinks stand for.
 
-    But for sinks that nothing outlasts the process of.
+    Sinks of which nothing outlasts the process are left out.
     """
     words = _Words(flow)
     return {
@@ -52,7 +52,7 @@ def meanings_of(flow: Flow) -> dict[str, Meaning]:
     }
 
 
-def settings_of(process: Process | None) -> str:
+def settings_of(process: KeyedLogic[Any] | None) -> str:
     """Return what a process was made with; it learns more when it is compiled."""
     return digest_of([text_of({} if process is None else vars(process))])
 
@@ -60,7 +60,7 @@ def settings_of(process: Process | None) -> str:
 class _Words:
     """Puts the nodes of a flow into words."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Program) -> None:
         self._generated, self._settings = flow.generated, flow.settings
         self._ways: dict[Node, str] = {}
 
@@ -93,7 +93,7 @@ class _Words:
                 return self._sink(node)
 
     def _sink(self, node: Write) -> Meaning:
-        """Return a sink by its place; else by what it is given, and by whom."""
+        """Return a sink by its place; else by what it receives, and from whom."""
         sink = node.sink
         meaning = Meaning(kind="sink", what=sink.kind, place=place_of(sink))
         if meaning.place:
@@ -106,7 +106,7 @@ class _Words:
         )
 
     def _details(self, node: Keyed) -> list[str]:
-        """Return what tells an operator from others of its class and keys."""
+        """Return what distinguishes an operator from others of its class and keys."""
         settings = self._settings.get(node.uid, "")
         return [settings, text_of(node.aggregates), str(node.windows)]
 

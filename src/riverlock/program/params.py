@@ -1,8 +1,8 @@
-"""Parameters: what of an operator can be changed while its flow runs.
+"""Parameters: values of an operator that can be changed while its flow runs.
 
-A declaration is inert data, like that of state. In the worker the value in force stands
-on the class of the live process: reading ``self.limit`` is a plain attribute. It is the
-same in all tasks of an epoch, and recorded with it.
+A declaration is inert data, like that of state. In the worker the value in force is an
+attribute of the live process's class: reading ``self.limit`` is plain attribute access.
+It is the same in all tasks of an epoch, and recorded with it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ T = TypeVar("T")
 class Param(Generic[T]):
     """A parameter of a process: ``limit = rl.Param(100)``, read as ``self.limit``.
 
-    ``handle.set("velocity", limit=200)`` or ``riverlock set`` change it on a running
-    flow, from one named epoch on. What was set stays with the store, also if the
-    default in the code becomes another.
+    ``handle.set("velocity", limit=200)`` or ``riverlock set`` change it in a running
+    flow, from one named epoch on. A value that was set stays with the store, even if
+    the default in the code changes.
     """
 
     def __init__(self, default: T, *, doc: str = "") -> None:
@@ -35,15 +35,15 @@ class Param(Generic[T]):
             doc: What it does, for the people who change it.
 
         Raises:
-            InvalidFlowError: There can be no such value.
+            InvalidFlowError: The value is impossible.
         """
         self.name = ""
         self.doc = doc
         kind = kind_of(default)
         if kind is None:
             raise InvalidFlowError(
-                "default of Param",
-                expected=f"one of {', '.join(KINDS)}",
+                "rl.Param()",
+                expected=f"a default that is one of {', '.join(KINDS)}",
                 found=repr(default),
             )
         self.kind = kind
@@ -51,21 +51,18 @@ class Param(Generic[T]):
             self.default = stored(kind, default)
         except ValueError as error:
             raise InvalidFlowError(
-                "default of Param", expected=f"a {kind} ({error})", found=repr(default)
+                "rl.Param()",
+                expected=f"a default of kind {kind} ({error})",
+                found=repr(default),
             ) from error
 
     def __set_name__(self, owner: type, name: str) -> None:
         """Take the attribute's name."""
-        if name.startswith("_"):
-            raise InvalidFlowError(
-                f"parameter {name!r} of {owner.__name__}",
-                expected="a public name",
-                found=repr(name),
-            )
+        # Not looked at here: Pythons before 3.12 wrap what is raised by now.
         self.name = name
 
     def __get__(self, instance: object, owner: type) -> T:
-        """Give the default: what the value is in an epoch is known in the worker."""
+        """Return the default: the value of an epoch is known in the worker."""
         if instance is None:
             return cast("T", self)
         return cast("T", live(self.kind, self.default))
@@ -86,7 +83,11 @@ class Param(Generic[T]):
 
 
 def params_of(owner: type) -> dict[str, Param[Any]]:
-    """Return the declared parameters, base classes first."""
+    """Return the declared parameters, base classes first.
+
+    Raises:
+        InvalidFlowError: One has a private name.
+    """
     found: dict[str, Param[Any]] = {}
     for cls in reversed(owner.__mro__):
         for name, attribute in vars(cls).items():
@@ -94,4 +95,11 @@ def params_of(owner: type) -> dict[str, Param[Any]]:
                 found[name] = attribute
             else:
                 found.pop(name, None)
+    for name in found:
+        if name.startswith("_"):
+            raise InvalidFlowError(
+                f"parameter {name!r} of {owner.__name__}",
+                expected="a public name",
+                found=repr(name),
+            )
     return found

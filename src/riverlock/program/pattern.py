@@ -2,8 +2,8 @@
 
     rl.pattern("a", is_login).then("b", is_payment).within("10 minutes")
 
-A pattern knows its steps, and which of them an event can be. What becomes of matches
-under way is told by ``automaton``, how they are remembered by ``matching``.
+A pattern knows its steps, and which of them an event can be. ``automaton`` says what
+happens to matches in progress, ``matching`` how they are remembered.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.keywords import told_keywords
 from riverlock.program.time_basis import positive_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import timedelta
+    from typing import TypeAlias
+
+    # Of the event, or of the event and those that were matched before, by name.
+    Predicate: TypeAlias = Callable[[Any], Any] | Callable[[Any, dict[str, Any]], Any]
 
 __all__ = ["Kind", "Pattern", "Step", "Verdict", "pattern"]
 
@@ -33,7 +38,7 @@ class Kind(enum.Enum):
 
 
 class Verdict(enum.Enum):
-    """What an event that is no step of a match means for it."""
+    """What an event that is not a step of a match means for it."""
 
     GOES_ON = "the event is skipped"
     FAILS = "the event must not be there"
@@ -67,8 +72,8 @@ class Pattern:
     steps: tuple[Step, ...]
     span: timedelta | None = None
 
-    def next(self, name: str, predicate: Callable[..., Any]) -> Pattern:
-        """Require the event right after the one before to fit."""
+    def next(self, name: str, predicate: Predicate) -> Pattern:
+        """Require the event right after the previous one to fit."""
         if self.steps[-1].kind is Kind.WITHOUT:
             raise InvalidFlowError(
                 f"next({name!r}) of a pattern",
@@ -77,19 +82,19 @@ class Pattern:
             )
         return self._with(name, Kind.NEXT, predicate)
 
-    def then(self, name: str, predicate: Callable[..., Any]) -> Pattern:
+    def then(self, name: str, predicate: Predicate) -> Pattern:
         """Require a later event to fit; events that do not fit are skipped."""
         return self._with(name, Kind.THEN, predicate)
 
-    def optional(self, name: str, predicate: Callable[..., Any]) -> Pattern:
+    def optional(self, name: str, predicate: Predicate) -> Pattern:
         """Take an event that fits if it comes before that of the next step.
 
-        At the end of a pattern it is waited for until the time is over.
+        At the end of a pattern, the match waits for it until the time is over.
         """
         return self._with(name, Kind.OPTIONAL, predicate)
 
-    def without(self, name: str, predicate: Callable[..., Any]) -> Pattern:
-        """Forbid events that fit, between the event before and the event after.
+    def without(self, name: str, predicate: Predicate) -> Pattern:
+        """Forbid events that fit, between the previous event and the next.
 
         At the end of a pattern: until the time is over.
         """
@@ -99,7 +104,7 @@ class Pattern:
         """Bound the time: all events come less than ``span`` after the first."""
         return replace(self, span=positive_duration("within of a pattern", span))
 
-    def _with(self, name: str, kind: Kind, predicate: Callable[..., Any]) -> Pattern:
+    def _with(self, name: str, kind: Kind, predicate: Predicate) -> Pattern:
         if any(step.name == name for step in self.steps):
             raise InvalidFlowError(
                 f"step {name!r} of a pattern",
@@ -111,10 +116,10 @@ class Pattern:
     def place_of(
         self, event: Any, matched: Mapping[str, Any], last: int
     ) -> int | Verdict:
-        """Return which step an event is to a match, or what else it means for it.
+        """Return which step an event is for a match, or what else it means for it.
 
         Of several steps it is the first. An event that is a step is not in between, so
-        it is not forbidden by ``without``.
+        ``without`` does not forbid it.
 
         Args:
             event: The event.
@@ -144,7 +149,8 @@ class Pattern:
         return all(s.kind in (Kind.OPTIONAL, Kind.WITHOUT) for s in rest)
 
 
-def pattern(name: str, predicate: Callable[..., Any]) -> Pattern:
+@told_keywords
+def pattern(name: str, predicate: Predicate) -> Pattern:
     """Begin a pattern: each event that fits may be the first of a match.
 
     Args:
@@ -152,12 +158,12 @@ def pattern(name: str, predicate: Callable[..., Any]) -> Pattern:
         predicate: A function of the event.
 
     Raises:
-        InvalidFlowError: The predicate is no function of one or two arguments.
+        InvalidFlowError: The predicate is not a function of one or two arguments.
     """
     return Pattern(steps=(_step(name, Kind.THEN, predicate),))
 
 
-def _step(name: Any, kind: Kind, predicate: Callable[..., Any]) -> Step:
+def _step(name: Any, kind: Kind, predicate: Predicate) -> Step:
     if not isinstance(name, str) or not name:
         raise InvalidFlowError("step of a pattern", expected="a name", found=repr(name))
     count = _argument_count(predicate)
@@ -171,7 +177,7 @@ def _step(name: Any, kind: Kind, predicate: Callable[..., Any]) -> Step:
 
 
 def _argument_count(predicate: object) -> int | None:
-    """Return how many arguments a function needs; None if it is no function."""
+    """Return how many arguments a function needs; None if it is not a function."""
     if not callable(predicate):
         return None
     try:

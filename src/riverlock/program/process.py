@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from riverlock.core.errors import InvalidFlowError, RiverlockError
 from riverlock.core.types import Schema, SchemaLike, schema_of
+from riverlock.program.context import Context
 from riverlock.program.params import params_of
+from riverlock.program.signatures import check_methods
 from riverlock.state.spec import specs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from riverlock.operators.keyed.context import Context
+__all__ = ["KeyedLogic", "Process", "SideOutput", "check_process", "side_outputs"]
 
-__all__ = ["Process", "SideOutput", "check_process", "side_outputs"]
+_RECORD = ("record", "ctx")
+_METHODS = {
+    "open": (),
+    "on_event": _RECORD,
+    "on_timer": ("at", "ctx"),
+    "on_broadcast": _RECORD,
+    "on_initial": _RECORD,
+    "on_left": _RECORD,
+    "on_right": _RECORD,
+}
 
 
 class SideOutput:
@@ -32,19 +43,17 @@ class SideOutput:
         self.name = name
 
 
-class Process:
-    """Keyed logic with declared state, timers and side outputs.
+ContextT = TypeVar("ContextT", contravariant=True)
 
-    Override the methods you need. Each may ``yield`` rows (tuples in column order, or
-    dictionaries) or return a list of rows. All events and timers of a key are handled
-    one after the other, in a fixed order: due timers by time, then events in input
-    order. Events that come from another keyed operator are handled before due timers,
-    since the rows that a watermark gives rise to come before it. The instance is shared
-    by all keys of a task: keep what belongs to a key in declared state, and constants
-    in ``__init__`` or ``open``. An epoch in which other attributes are left fails.
+
+class KeyedLogic(Generic[ContextT]):
+    """What users' processes and our own operators have in common.
+
+    ``ContextT`` is what their methods get besides the record. Whoever provides more
+    than that can run it.
 
     Attributes:
-        output: Columns of the rows it yields; None for a process that yields nothing.
+        output: Columns of the rows it yields; None for one that yields nothing.
     """
 
     output: SchemaLike | None = None
@@ -52,18 +61,34 @@ class Process:
     def open(self) -> None:
         """Prepare the instance in the worker, before the first key of an epoch."""
 
-    def on_event(self, record: Any, ctx: Context) -> Iterable[Any] | None:
+    def on_event(self, record: Any, ctx: ContextT) -> Iterable[Any] | None:
         """Handle a record of the stream."""
         raise NotImplementedError
 
-    def on_timer(self, at: datetime, ctx: Context) -> Iterable[Any] | None:
+    def on_timer(self, at: datetime, ctx: ContextT) -> Iterable[Any] | None:
         """Handle a timer that was set for this key."""
 
-    def on_broadcast(self, record: Any, ctx: Context) -> None:
+    def on_broadcast(self, record: Any, ctx: ContextT) -> None:
         """Handle a record of the broadcast stream; every task sees it."""
 
-    def on_initial(self, record: Any, ctx: Context) -> None:
+    def on_initial(self, record: Any, ctx: ContextT) -> None:
         """Take a row of the initial state, before the first event."""
+
+
+class Process(KeyedLogic[Context]):
+    """Keyed logic with declared state, timers and side outputs.
+
+    Override the methods you need. Each may ``yield`` rows (tuples in column order, or
+    dictionaries) or return a list of rows. All events and timers of a key are handled
+    one after the other, in a fixed order: due timers by time, then events in input
+    order. Events that come from another keyed operator are handled before due timers,
+    since the rows that a watermark causes come before it. The instance is shared by all
+    keys of a task: keep what belongs to a key in declared state, and constants in
+    ``__init__`` or ``open``. An epoch that leaves other attributes fails.
+
+    Attributes:
+        output: Columns of the rows it yields; None for a process that yields nothing.
+    """
 
 
 def side_outputs(owner: type) -> dict[str, SideOutput]:
@@ -74,16 +99,16 @@ def side_outputs(owner: type) -> dict[str, SideOutput]:
     return found
 
 
-def overrides(process: Process, method: str) -> bool:
+def overrides(process: KeyedLogic[Any], method: str) -> bool:
     """Tell whether a process has its own version of a method."""
-    return getattr(type(process), method) is not getattr(Process, method)
+    return getattr(type(process), method) is not getattr(KeyedLogic, method)
 
 
 def check_process(process: object, uid: str) -> Schema | None:
-    """Check a process before anything runs; returns its output columns.
+    """Check a process before anything runs; return its output columns.
 
     Raises:
-        InvalidFlowError: It is no process, or a declaration is impossible.
+        InvalidFlowError: It is not a process, or a declaration is impossible.
     """
     what = f"process of operator {uid!r}"
     if isinstance(process, type):
@@ -93,12 +118,13 @@ def check_process(process: object, uid: str) -> Schema | None:
             found=f"the class {process.__name__}",
             hint=f"write {process.__name__}()",
         )
-    if not isinstance(process, Process):
+    if not isinstance(process, KeyedLogic):
         raise InvalidFlowError(what, expected="a Process", found=repr(process))
     if not overrides(process, "on_event"):
         raise InvalidFlowError(
             what, expected="a method on_event", found=type(process).__name__
         )
+    check_methods(process, uid, _METHODS)
     for cls in type(process).__mro__:
         # Their values are not where those of the instance are.
         slots = [n for n, a in vars(cls).items() if type(a) is MemberDescriptorType]
@@ -124,5 +150,5 @@ def check_process(process: object, uid: str) -> Schema | None:
             f"output of operator {uid!r}",
             expected="columns as DDL, StructType or dataclass",
             found=repr(process.output),
-            hint=str(error),
+            hint=getattr(error, "message", str(error)),
         ) from error

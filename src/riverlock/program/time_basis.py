@@ -1,10 +1,10 @@
-"""Which time an operator goes by: that of its records, or the clock's."""
+"""Which time an operator uses: that of its records, or the clock's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.times import duration
@@ -21,9 +21,16 @@ from riverlock.program.two_inputs import LooksUp
 
 if TYPE_CHECKING:
     from riverlock.core.types import Schema
+    from riverlock.program.context import Context
     from riverlock.program.graph import Node
 
-__all__ = ["Timing", "check_event_time", "positive_duration", "timing_of"]
+__all__ = [
+    "Timing",
+    "check_event_time",
+    "check_timestamp",
+    "positive_duration",
+    "timing_of",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,23 +39,22 @@ class Timing:
 
     has_event_time: bool
 
-    def instant(self, ctx: Any) -> datetime | None:
+    def instant(self, ctx: Context) -> datetime | None:
         """Return when the current record happened; None if it does not say."""
-        at: datetime | None = ctx.time if self.has_event_time else ctx.now
-        return at
+        return ctx.time if self.has_event_time else ctx.now
 
-    def is_late(self, at: datetime, ctx: Any) -> bool:
+    def is_late(self, at: datetime, ctx: Context) -> bool:
         """Tell whether a record came later than the declared delay allows."""
         watermark = ctx.watermark if self.has_event_time else None
         return watermark is not None and at <= watermark
 
-    def set_timer(self, at: datetime, ctx: Any) -> None:
+    def set_timer(self, at: datetime, ctx: Context) -> None:
         """Set a timer of the current key in this time."""
         ctx.set_timer(at, processing=not self.has_event_time)
 
 
 def timing_of(node: Node, what: str, columns: Schema | None) -> Timing:
-    """Return the time that an operator over a node's rows goes by.
+    """Return the time that an operator over a node's rows uses.
 
     Args:
         node: What the operator reads.
@@ -65,7 +71,7 @@ def timing_of(node: Node, what: str, columns: Schema | None) -> Timing:
 
 
 def check_event_time(node: Node, what: str, columns: Schema | None) -> None:
-    """Refuse rows that do not say when they happened: all of them would be late.
+    """Refuse rows without event time: all of them would be late.
 
     Args:
         node: What the operator reads.
@@ -73,7 +79,7 @@ def check_event_time(node: Node, what: str, columns: Schema | None) -> None:
         columns: The columns of its rows, if they are known.
 
     Raises:
-        InvalidFlowError: On some way to the operator no event time is declared.
+        InvalidFlowError: On some path to the operator no event time is declared.
     """
     source = _untimed(node)
     if source is None:
@@ -86,6 +92,23 @@ def check_event_time(node: Node, what: str, columns: Schema | None) -> None:
         expected="event time in all rows",
         found=f"none in rows of {described(source)}: they would all be late",
         hint=f"declare it where they are read, before key_by and union: {line}",
+    )
+
+
+def check_timestamp(column: str, columns: Schema | None) -> None:
+    """Refuse a column that cannot be an event time, as far as columns are known.
+
+    Raises:
+        InvalidFlowError: It has another type.
+    """
+    if columns is None or columns[column].kind.startswith("timestamp"):
+        return
+    raise InvalidFlowError(
+        f"event_time({column!r})",
+        expected="a timestamp column",
+        found=f"{column} {columns[column].ddl}",
+        hint=f"make it one before: .with_column({column!r},"
+        f" 'to_timestamp({column})').event_time({column!r})",
     )
 
 
@@ -107,10 +130,10 @@ def _untimed(node: Node) -> Node | None:
 
 
 def positive_duration(what: str, value: str | timedelta) -> timedelta:
-    """Return a duration of more than nothing.
+    """Return a duration of more than zero.
 
     Raises:
-        InvalidFlowError: It is none.
+        InvalidFlowError: It is not one.
     """
     try:
         found = duration(value)

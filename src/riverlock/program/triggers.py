@@ -1,4 +1,4 @@
-"""Triggers: when a window is given."""
+"""Triggers: when a window emits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidConfigError
+from riverlock.core.keywords import told_keywords
 from riverlock.core.times import duration_us
 
 if TYPE_CHECKING:
@@ -16,41 +17,43 @@ __all__ = ["Trigger", "at_watermark", "early"]
 
 @dataclass(frozen=True, kw_only=True)
 class Trigger:
-    """At the watermark and for late records, and perhaps before; see ``early``."""
+    """At the watermark and for late records, and possibly earlier; see ``early``."""
 
     count: int | None = None
     every_us: int | None = None
 
     @property
     def is_early(self) -> bool:
-        """Whether a window is given before it is over."""
+        """Whether a window emits before it is over."""
         return self.count is not None or self.every_us is not None
 
 
+@told_keywords
 def at_watermark() -> Trigger:
-    """Give a window when the watermark passes its end, as without a trigger."""
+    """Let a window emit when the watermark passes its end, as without a trigger."""
     return Trigger()
 
 
+@told_keywords
 def early(*, count: int | None = None, every: str | timedelta | None = None) -> Trigger:
-    """Give a window also before it is over: ``early(count=1000, every="10 seconds")``.
+    """Let a window emit before it is over: ``early(count=1000, every="10 seconds")``.
 
     Args:
-        count: After so many records that came to it since it was given.
-        every: So long after the first of these, by the clock: in the first epoch in
+        count: After this many records since it last emitted.
+        every: This long after the first of these, by the clock: in the first epoch in
             which that much time has passed.
 
     Raises:
-        InvalidConfigError: Neither is given, or one is not more than nothing.
+        InvalidConfigError: There is neither, or one is not more than zero.
     """
     if count is not None and (type(count) is not int or count < 1):
         raise InvalidConfigError(
-            "count of early", expected="a whole number from 1 on", found=repr(count)
+            "early(count=)", expected="a whole number from 1 on", found=repr(count)
         )
     every_us = None if every is None else duration_us(every)
     if every_us == 0 or (count is None and every_us is None):
         raise InvalidConfigError(
-            "early",
+            "early()",
             expected="count=, every= or both, more than 0",
             found="nothing" if every is None else repr(every),
         )

@@ -1,4 +1,4 @@
-"""Two keyed streams that share their keys: what a two-input operator reads.
+"""Two keyed streams that share their keys: the input of a two-input operator.
 
 Both sides travel as one stream: the key columns, then one struct column per side, of
 which each row fills one. So everything that holds for one input (exchange, order,
@@ -11,23 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Field, Schema, Type
-from riverlock.program.graph import Connect, Keyed
-from riverlock.program.process import Process, check_process
+from riverlock.program.context import Context
+from riverlock.program.process import ContextT, KeyedLogic, Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from riverlock.connectors.base.sink import Sink
-    from riverlock.flow.joinable import Joinable
-    from riverlock.flow.stream import Stream
-    from riverlock.operators.keyed.context import Context
+    from riverlock.program.graph import Connect
 
 __all__ = [
     "LEFT_ROW",
     "RIGHT_ROW",
-    "ConnectedStreams",
     "LooksUp",
     "TwoInputProcess",
+    "TwoSided",
     "check_same_keys",
     "packed_columns",
     "refuse_two_inputs",
@@ -37,7 +34,25 @@ __all__ = [
 LEFT_ROW, RIGHT_ROW = "__rl_left", "__rl_right"
 
 
-class TwoInputProcess(Process):
+class TwoSided(KeyedLogic[ContextT]):
+    """What users' processes over two streams and our joins have in common."""
+
+    def on_left(self, record: Any, ctx: ContextT) -> Iterable[Any] | None:
+        """Handle a record of the stream on which ``connect`` was called."""
+        raise NotImplementedError
+
+    def on_right(self, record: Any, ctx: ContextT) -> Iterable[Any] | None:
+        """Handle a record of the stream that was passed to ``connect``."""
+        raise NotImplementedError
+
+    def on_event(self, record: Any, ctx: ContextT) -> Iterable[Any] | None:
+        """Pass a record to the handler of its side."""
+        if record._rl_is_right:
+            return self.on_right(record, ctx)
+        return self.on_left(record, ctx)
+
+
+class TwoInputProcess(TwoSided[Context], Process):
     """Keyed logic over two streams: both handlers see the same state and timers.
 
     Of the records that a key has in an epoch, those of the right side come first, then
@@ -45,83 +60,9 @@ class TwoInputProcess(Process):
     looked up. Between epochs the order is that of arrival.
     """
 
-    def on_left(self, record: Any, ctx: Context) -> Iterable[Any] | None:
-        """Handle a record of the stream on which ``connect`` was called."""
-        raise NotImplementedError
 
-    def on_right(self, record: Any, ctx: Context) -> Iterable[Any] | None:
-        """Handle a record of the stream that was given to ``connect``."""
-        raise NotImplementedError
-
-    def on_event(self, record: Any, ctx: Context) -> Iterable[Any] | None:
-        """Give a record to the handler of its side."""
-        if record._rl_is_right:
-            return self.on_right(record, ctx)
-        return self.on_left(record, ctx)
-
-
-class LooksUp(TwoInputProcess):
+class LooksUp(TwoSided[Any]):
     """Marks operators that only look up right rows, whose times do not matter."""
-
-
-class ConnectedStreams:
-    """Two keyed streams, to be handled by one process."""
-
-    def __init__(self, left: Joinable, right: Joinable) -> None:
-        """Made by ``connect``; checks what is known of the columns by now."""
-        self._left = left
-        self.node = Connect(
-            left=left.stream.node,
-            right=right.stream.node,
-            left_keys=left.keys,
-            right_keys=right.keys,
-        )
-        if left.stream.schema and right.stream.schema:
-            check_same_keys(self.node, left.stream.schema, right.stream.schema)
-
-    def process(
-        self,
-        process: TwoInputProcess,
-        *,
-        uid: str | None = None,
-        on_error: Sink | None = None,
-    ) -> Stream:
-        """Run a ``TwoInputProcess`` over each key of both streams.
-
-        Args:
-            process: An instance of your class.
-            uid: Stable name of its state; keep it when the code changes.
-            on_error: A sink for records that make the process raise.
-        """
-        flow = self._left.stream.flow
-        taken = flow.take_uid(uid, "process")
-        output = check_process(process, taken)
-        for method in ("on_left", "on_right"):
-            _check_has(process, method, taken)
-        node = Keyed(
-            uid=taken,
-            input=self.node,
-            keys=self.node.left_keys,
-            process=process,
-            on_error=on_error or flow.on_error,
-        )
-        return self._left._keyed(node, output)
-
-
-def _check_has(process: object, method: str, uid: str) -> None:
-    if not isinstance(process, TwoInputProcess):
-        raise InvalidFlowError(
-            f"process of operator {uid!r}",
-            expected="a TwoInputProcess",
-            found=type(process).__name__,
-            hint="a Process is for one stream: key_by(...).process(...)",
-        )
-    if getattr(type(process), method) is getattr(TwoInputProcess, method):
-        raise InvalidFlowError(
-            f"process of operator {uid!r}",
-            expected=f"a method {method}",
-            found=type(process).__name__,
-        )
 
 
 def refuse_two_inputs(process: object, uid: str) -> None:

@@ -1,7 +1,7 @@
 """Values of a program as text that is the same in every process.
 
-Code is told by what it names, compares and computes, not by its bytes, which depend on
-how the interpreter was built.
+Code is identified by what it names, compares and computes, not by its bytes, which
+depend on how the interpreter was built.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BRANCHES = re.compile(r"IF_(?:NOT_)?(?:NONE|TRUE|FALSE)")
 
 
 def digest_of(parts: Iterable[str]) -> str:
-    """Return a short text that tells texts apart."""
+    """Return a short text that distinguishes texts."""
     return _hash("\n".join(parts).encode())
 
 
@@ -135,7 +135,7 @@ def _function(function: FunctionType) -> tuple[Any, ...]:
 
 
 def _object(value: Any) -> Any:
-    """Return what an object would be made of again, if it were sent to a worker."""
+    """Return what an object would be rebuilt from, if it were sent to a worker."""
     name = name_of(type(value))
     try:
         reduce = copyreg.dispatch_table.get(type(value))

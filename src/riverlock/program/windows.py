@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from riverlock.core.errors import InvalidConfigError
-from riverlock.core.times import END_US, START_US, duration_us
+from riverlock.core.keywords import told_keywords
+from riverlock.core.times import END_US, duration_us
 
 if TYPE_CHECKING:
     from datetime import timedelta
+
+    import numpy as np
+
+    from riverlock.spark.sql_arithmetic import SqlNumber
 
 __all__ = [
     "TIMED",
     "CountWindows",
     "GlobalWindow",
+    "Number",
     "SessionWindows",
     "TimeWindows",
     "Windows",
@@ -31,11 +37,16 @@ __all__ = [
 ]
 
 
+# One instant, or many.
+Number = TypeVar("Number", int, "np.ndarray", "SqlNumber")
+
+
 @dataclass(frozen=True, kw_only=True)
 class TimeWindows:
     """Windows of one length that begin at regular instants; see ``sliding``.
 
-    All times are in microseconds. Windows hold their beginning, not their end.
+    All times are in microseconds. A window includes its start and excludes its end.
+    What holds for one instant or pane holds for many at once, in NumPy or SQL.
     """
 
     size_us: int
@@ -62,23 +73,21 @@ class TimeWindows:
         """An instant at which some window ends."""
         return self.offset_us + self.size_us
 
-    def pane_of(self, at_us: int) -> int:
+    def pane_of(self, at_us: Number) -> Number:
         """Return the end of the pane that an instant lies in."""
-        return at_us - (at_us - self.offset_us) % self.pane_us + self.pane_us
+        end: Number = at_us - (at_us - self.offset_us) % self.pane_us + self.pane_us
+        return end
 
-    def first_end(self, pane_end_us: int) -> int:
+    def first_end(self, pane_end_us: Number) -> Number:
         """Return the end of the first window that holds a pane."""
-        return pane_end_us + (self.phase_us - pane_end_us) % self.slide_us
+        end: Number = pane_end_us + (self.phase_us - pane_end_us) % self.slide_us
+        return end
 
-    def last_end(self, pane_end_us: int) -> int:
+    def last_end(self, pane_end_us: Number) -> Number:
         """Return the end of the last one; before the first: the pane is in a gap."""
         latest = pane_end_us - self.pane_us + self.size_us
-        return latest - (latest - self.phase_us) % self.slide_us
-
-    def is_whole(self, pane_end_us: int) -> bool:
-        """Whether all windows that hold a pane lie in the years that have names."""
-        first, last = self.first_end(pane_end_us), self.last_end(pane_end_us)
-        return first - self.size_us >= START_US and last <= END_US
+        end: Number = latest - (latest - self.phase_us) % self.slide_us
+        return end
 
     def ends_of(self, pane_end_us: int) -> range:
         """Return when the windows end that hold a pane."""
@@ -111,7 +120,7 @@ class SessionWindows:
 
 @dataclass(frozen=True, kw_only=True)
 class CountWindows:
-    """Windows of so many records of a key; see ``count_windows``."""
+    """Windows of a fixed number of records of a key; see ``count_windows``."""
 
     size: int
     slide: int
@@ -130,7 +139,7 @@ class CountWindows:
         return last - self.size + 1
 
     def has(self, number: int) -> bool:
-        """Whether a record is in any window: they may begin less often than long."""
+        """Whether a record is in any window: there may be gaps between them."""
         end = -(-number // self.slide) * self.slide
         return number >= self.first_of(end)
 
@@ -149,33 +158,35 @@ TIMED = TimeWindows | SessionWindows
 Windows: TypeAlias = TimeWindows | SessionWindows | CountWindows | GlobalWindow
 
 
+@told_keywords
 def global_window() -> GlobalWindow:
     """Put all records of a key into one window, which never ends.
 
-    It is given when a trigger says so, and at the end of a bounded input.
+    It emits when a trigger fires, and at the end of a bounded input.
     """
     return GlobalWindow()
 
 
+@told_keywords
 def sessions(
     gap: str | timedelta | None = None, *, gap_expr: str | None = None
 ) -> SessionWindows:
     """Let windows last while records of a key come: ``sessions("30 minutes")``.
 
-    One begins with its first record and ends a gap after the last; a record that comes
-    exactly a gap after another still belongs to it, as in Spark and Flink.
+    A session begins with its first record and ends a gap after the last; a record that
+    comes exactly a gap after another still belongs to it, as in Spark and Flink.
 
     Args:
         gap: How long a key must be silent.
-        gap_expr: Instead, SQL over the columns of a record that gives the gap after it:
-            an interval, text such as ``'5 minutes'``, or a number of seconds.
+        gap_expr: Instead, SQL over the columns of a record for the gap after it: an
+            interval, text such as ``'5 minutes'``, or a number of seconds.
 
     Raises:
-        InvalidConfigError: Neither is given, or both, or the gap is nothing.
+        InvalidConfigError: There is neither, or both, or the gap is zero.
     """
     if (gap is None) == (gap_expr is None):
         raise InvalidConfigError(
-            "sessions",
+            "sessions()",
             expected="a gap, or a gap_expr",
             found="neither" if gap is None else "both",
         )
@@ -184,11 +195,12 @@ def sessions(
     gap_us = duration_us(gap)
     if gap_us <= 0:
         raise InvalidConfigError(
-            "gap of a session", expected="more than 0", found=f"{gap_us} µs"
+            "sessions(gap=)", expected="more than 0", found=f"{gap_us} µs"
         )
     return SessionWindows(gap_us=gap_us)
 
 
+@told_keywords
 def tumbling(
     size: str | timedelta, *, offset: str | timedelta = "0 seconds"
 ) -> TimeWindows:
@@ -202,15 +214,16 @@ def tumbling(
     return sliding(size, size, offset=offset)
 
 
+@told_keywords
 def sliding(
     size: str | timedelta,
     slide: str | timedelta,
     *,
     offset: str | timedelta = "0 seconds",
 ) -> TimeWindows:
-    """Let a window begin every so often: ``sliding("1 hour", "1 minute")``.
+    """Let a window begin every ``slide``: ``sliding("1 hour", "1 minute")``.
 
-    If they begin less often than they are long, records between them are in none.
+    If windows begin less often than they are long, records between them are in none.
     """
     window = TimeWindows(
         size_us=duration_us(size),
@@ -225,12 +238,14 @@ def sliding(
     return window
 
 
+@told_keywords
 def count_windows(size: int, slide: int | None = None) -> CountWindows:
-    """Put so many records of a key into a window: ``count_windows(100)``.
+    """Put a number of records of a key into a window: ``count_windows(100)``.
 
-    Records are counted in the order of arrival. A window is given when it is full; with
-    a ``slide`` every so many records, over the last ``size`` (the first ones hold less,
-    as in Flink). At the end of a bounded input the window that is not full is given.
+    Records are counted in the order of arrival. A window emits when it is full; with a
+    ``slide``, after every ``slide`` records, over the last ``size`` (the first ones
+    hold fewer, as in Flink). At the end of a bounded input the window that is not full
+    emits too.
     """
     window = CountWindows(size=size, slide=size if slide is None else slide)
     for name, value in (("size", window.size), ("slide", window.slide)):

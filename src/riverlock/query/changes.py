@@ -2,7 +2,7 @@
 
 A step goes from one retained epoch to the next. Change files say which keys may differ;
 where epochs between are gone, or state went back, all keys are compared. Either way a
-row is given if and only if it differs.
+row appears if and only if it differs.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class ChangeRows(Rows):
-    """What changed in a relation after one epoch and until another.
+    """What changed in a relation after one epoch, up to and including another.
 
-    Columns: ``epoch``, ``change`` (``upsert`` or ``delete``), those that name the row
-    (key, index, map key), then ``before`` and ``after`` with the others; null where
-    there was, or is, no such row. A timer is there or not: it has only a name.
+    Columns: ``epoch``, ``change`` (``upsert`` or ``delete``), those that identify the
+    row (key, index, map key), then ``before`` and ``after`` with the others; null where
+    there was, or is, no such row. A timer exists or not: it has only the identifying
+    columns.
 
     Attributes:
-        relation: What is looked at, as of the last epoch.
+        relation: What is compared, as of the last epoch.
         manifests: The retained epochs, from the one before the first change on.
     """
 
@@ -48,7 +49,7 @@ class ChangeRows(Rows):
 
     @cached_property
     def _named(self) -> int:
-        """How many columns name a row; the others are what changes."""
+        """How many columns identify a row; the others are what changes."""
         view = self.relation.view
         whole = len(view.columns.fields)
         if view.name is None:

@@ -44,7 +44,7 @@ def export(
     """Write a snapshot as tables, a directory for each.
 
     An operator is a table with a row per key; its timers, and state that is not kept by
-    key, are tables ``operator.name``. Names that are taken are refused before anything
+    key, are tables ``operator.name``. Existing directories are refused before anything
     is written.
 
     Raises:
@@ -60,8 +60,8 @@ def export(
         if (root / name).exists():
             raise InvalidConfigError(
                 f"the directory {root / name}",
-                expected="one that does not exist: nothing is overwritten",
-                found="one that exists",
+                expected="not to exist: nothing is overwritten",
+                found="an existing one",
                 hint="nothing was written; export to another directory",
             )
     return [

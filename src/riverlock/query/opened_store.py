@@ -37,7 +37,7 @@ class NamedEpoch:
         name: Its name.
         epoch: The epoch that the name keeps.
         created: When it was named.
-        note: What was said about it.
+        note: The remark that was stored with it.
     """
 
     name: str
@@ -48,7 +48,7 @@ class NamedEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The retained epochs of a flow, to be read; the flow may run meanwhile."""
+    """The retained epochs of a flow, for reading; the flow may run meanwhile."""
 
     catalog: Catalog
 
@@ -117,14 +117,14 @@ class Store:
     ) -> ChangeRows:
         """Return what changed in the state of an operator: rows per epoch.
 
-        Where epochs between are no longer retained, their changes are summed up in
-        those of the next that is.
+        Where epochs between are no longer retained, their changes are combined in those
+        of the next that is.
 
         Args:
             operator: Its uid.
             name: A state variable, or ``timers``; without it, whole keys.
             since: The epoch before the first change, or a name.
-            until: The last epoch, or a name; default: the newest.
+            until: The last epoch, or a name; by default the newest.
 
         Raises:
             SnapshotNotFoundError: There is no such epoch, operator or state.
@@ -134,7 +134,7 @@ class Store:
         if first.epoch > last.epoch:
             raise InvalidConfigError(
                 "the span of changes",
-                expected="an end that is not before its begin",
+                expected="an end that is not before the start",
                 found=f"since epoch {first.epoch}, until epoch {last.epoch}",
             )
         between = [n for n in self.epochs() if first.epoch < n < last.epoch]
@@ -174,7 +174,7 @@ class Store:
         return open_channel(self.catalog.storage, name)
 
     def sql(self, query: str, *, at: str | int | None = None) -> pa.Table:
-        """Return what a query over the views of a snapshot gives; needs DuckDB.
+        """Return the result of a query over the views of a snapshot; needs DuckDB.
 
         ``riverlock sql STORE`` lists the views.
 
@@ -191,7 +191,7 @@ def open_store(store: str | os.PathLike[str]) -> Store:
 
     Raises:
         SnapshotNotFoundError: There is none.
-        InvalidConfigError: There is one, but an epoch was named with it.
+        InvalidConfigError: The address also names an epoch.
         UnsupportedFormatError: A newer version wrote it.
     """
     return Store(open_catalog(store))

@@ -1,4 +1,4 @@
-"""Rows of a snapshot, read when they are asked for, a slice of key groups at a time."""
+"""Rows of a snapshot, read on demand, a slice of key groups at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
-from riverlock.query.key_spans import place_of
+from riverlock.query.keys.spans import place_of
 from riverlock.query.retained import while_retained
 from riverlock.query.rows import Rows
 from riverlock.snapshot.format.parts import SHARED, group_span
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from riverlock.query.key_spans import KeyPlace
+    from riverlock.query.keys.spans import KeyPlace
     from riverlock.query.views import View
     from riverlock.snapshot.format.parts import IdSpan
     from riverlock.snapshot.format.records import Manifest
@@ -41,7 +41,7 @@ class Relation(Rows):
         manifest: The epoch.
         operator: Whose state it is.
         view: What of it is shown.
-        place: Of a relation that is narrowed to a key, where that is.
+        place: For a relation that is narrowed to a key, where the key is.
         groups: The key groups that are read: first inclusive, last exclusive.
     """
 
@@ -61,25 +61,26 @@ class Relation(Rows):
         """Return the rows of one key, as a relation.
 
         Args:
-            key: A value; of several key columns a tuple, or a mapping of their names.
-                Of an operator over windows the end of the window may be left out.
+            key: A value; for several key columns a tuple, or a mapping from their
+                names. For an operator over windows the end of the window may be left
+                out.
 
         Raises:
-            InvalidConfigError: It is no key of this operator, or what is shown is not
-                kept by key.
+            InvalidConfigError: It is not a key of this operator, or what is shown is
+                not kept by key.
         """
         if self.view.scope != "key":
             raise InvalidConfigError(
                 f"a key of state {self.view.name!r} of operator {self.operator!r}",
                 expected="state that is kept by key",
                 found=f"state of scope {self.view.scope}",
-                hint="read all of it: there is little",
+                hint="read all of it: it is small",
             )
         found = place_of(key, self.view.state, self.manifest.key_groups)
         return replace(self, place=found)
 
     def get(self, key: Any) -> list[dict[str, Any]]:
-        """Return the rows of one key; only what can hold it is read.
+        """Return the rows of one key; read only what can hold it.
 
         Raises:
             InvalidConfigError: As ``only``.
@@ -115,7 +116,7 @@ class Relation(Rows):
         return self.view.rows(entries)
 
     def spans(self) -> list[IdSpan]:
-        """Return the ids that are read at a time."""
+        """Return the ids to read at a time."""
         if self.place is not None:
             return [self.place.span]
         if self.view.scope == "broadcast":

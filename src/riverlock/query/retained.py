@@ -19,7 +19,7 @@ __all__ = ["while_retained"]
 
 @contextlib.contextmanager
 def while_retained(storage: Storage, manifest: Manifest) -> Iterator[None]:
-    """Tell a file that is missing because its epoch is gone from damage (§8.1).
+    """Distinguish a file that is missing because its epoch is gone from damage (§8.1).
 
     Raises:
         SnapshotNotFoundError: The epoch has been deleted meanwhile.

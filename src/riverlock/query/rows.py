@@ -1,4 +1,4 @@
-"""Rows that are read when they are asked for, for any library that takes Arrow."""
+"""Rows that are read on demand, for any library that takes Arrow."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class Rows(ABC):
             raise InvalidConfigError(
                 "to_polars()",
                 expected="the package polars",
-                found="it is not installed",
+                found="none installed",
                 hint="install it with: pip install polars",
             ) from cause
         return polars.DataFrame(self)
 
     def to_duckdb(self, connection: Any) -> Any:
-        """Return a DuckDB relation, which reads the rows when it is used."""
+        """Return a DuckDB relation, which reads the rows when it is queried."""
         return connection.from_arrow(self)
 
     def to_spark(self, spark: Any) -> Any:
@@ -104,5 +104,5 @@ class TableRows(Rows):
         return self._table.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows."""
+        """Return the rows."""
         yield from self._table.to_batches()

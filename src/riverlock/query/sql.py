@@ -1,4 +1,4 @@
-"""SQL over a snapshot, by DuckDB: a view per operator and per state variable."""
+"""SQL over a snapshot, with DuckDB: a view per operator and per state variable."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class SqlView:
 
 
 def sql_views(catalog: Catalog, snapshot: Snapshot) -> list[SqlView]:
-    """Return the views of a snapshot; nothing of state is read yet.
+    """Return the views of a snapshot; no state is read yet.
 
-    An operator that is called like one of the listings hides it.
+    An operator with the name of a listing hides the listing.
     """
     storage = catalog.storage
     found = []
@@ -79,7 +79,7 @@ def sql_views(catalog: Catalog, snapshot: Snapshot) -> list[SqlView]:
 
 
 def run_sql(views: list[SqlView], query: str) -> pa.Table:
-    """Return what a query gives; it can reach nothing but the views.
+    """Return the result of a query, which can reach nothing but the views.
 
     Raises:
         InvalidConfigError: DuckDB is not installed, or refuses the query.
@@ -98,10 +98,10 @@ def run_sql(views: list[SqlView], query: str) -> pa.Table:
                     raise each.failure from error
             raise InvalidConfigError(
                 "the query",
-                expected="SQL of DuckDB over the views of the snapshot",
+                expected="DuckDB SQL over the views of the snapshot",
                 found=str(error),
-                hint="'riverlock sql STORE' without a query lists the views; names that"
-                " are reserved words or have other signs stand in double quotes",
+                hint="'riverlock sql STORE' without a query lists the views; put names"
+                " that are reserved words or have other characters in double quotes",
             ) from error
 
 
@@ -144,7 +144,7 @@ def _duckdb() -> Any:
 
 
 class _Watched:
-    """Rows that keep the error of reading them, since DuckDB gives it as text."""
+    """Rows that keep the error of reading them, since DuckDB turns it into text."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.values.arrow_values import python_values
-from riverlock.query.key_spans import place_of
+from riverlock.query.keys.spans import place_of
 from riverlock.query.retained import while_retained
 from riverlock.snapshot.format.state_files import live, merge_tables
 from riverlock.snapshot.state_reader import merged_entries
@@ -26,7 +26,7 @@ __all__ = ["StateAt"]
 
 @dataclass(frozen=True, slots=True)
 class StateAt:
-    """What a relation looks at, at the end of an epoch, in a span of ids.
+    """What a relation covers, at the end of an epoch, in a span of ids.
 
     Attributes:
         relation: Says whose state it is, and what of it is shown.

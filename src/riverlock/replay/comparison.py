@@ -178,7 +178,7 @@ def _digest(groups: Mapping[int | None, bytes]) -> str:
 def state_changes(
     operator: str, recorded: Entries, replayed: Entries
 ) -> Iterable[Change]:
-    """Give the entries that came out differently, in the order of their ids."""
+    """Yield the entries that came out differently, in the order of their ids."""
     for entry_id in sorted(recorded.keys() | replayed.keys()):
         before, after = recorded.get(entry_id), replayed.get(entry_id)
         if before is not None and after is not None and _same(before, after):

@@ -111,17 +111,17 @@ class _OneKeyReader:
         found = self._reader.scan(prefix)
         return ((i, p) for i, p in found if prefix or i.startswith(self._id))
 
-    def windows(self, after_us: int | None, until_us: int) -> Rows:
-        return self._reader.windows(after_us, until_us)
+    def span(self, after: int | None, until: int) -> Rows:
+        return self._reader.span(after, until)
 
-    def get_windows(self, ids: pa.BinaryArray) -> pa.BinaryArray:
-        return self._reader.get_windows(ids)
+    def get_ordered(self, ids: pa.BinaryArray) -> pa.BinaryArray:
+        return self._reader.get_ordered(ids)
 
-    def last_window(self) -> int | None:
-        return self._reader.last_window()
+    def last_ordinal(self) -> int | None:
+        return self._reader.last_ordinal()
 
-    def first_window(self, after_us: int) -> int | None:
-        return self._reader.first_window(after_us)
+    def first_ordinal(self, after: int) -> int | None:
+        return self._reader.first_ordinal(after)
 
     def last(self, prefix: bytes) -> bytes | None:
         return self._reader.last(prefix)

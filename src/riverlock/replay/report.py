@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from riverlock.replay.comparison import Change, OutputComparison, StateComparison
+    from riverlock.replay.key_steps import KeyStep
 
 __all__ = ["EpochReplay", "Replay"]
 
@@ -45,6 +46,8 @@ class Replay:
         code: Fingerprint of the code that ran now.
         changes: Entries of state that came out differently, over all epochs.
         key_rows: Records of the only key that was handled; None: all were.
+        steps: What user code did with that key: each event and timer, the state before
+            and after it, and the rows it emitted.
     """
 
     epochs: tuple[EpochReplay, ...]
@@ -52,6 +55,7 @@ class Replay:
     code: str
     changes: tuple[Change, ...]
     key_rows: int | None = None
+    steps: tuple[KeyStep, ...] = ()
 
     @property
     def matches(self) -> bool:

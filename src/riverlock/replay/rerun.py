@@ -1,7 +1,7 @@
 """Runs decided epochs once more, in this process, and compares what comes out.
 
-Spark reads the recorded input ranges and does the stateless work and the exchange, as
-it did; the rows of each task are then brought here, and the same task code runs over
+The engine reads the recorded input ranges and does the stateless work and the exchange,
+as it did; the rows of each task are then brought here, and the same task code runs over
 them with the recorded time, randomness and watermarks. The store is only read: whatever
 is written goes to a temporary directory. Sinks are told nothing.
 """
@@ -25,14 +25,9 @@ from riverlock.core.errors import (
     InvalidConfigError,
     SourceError,
 )
-from riverlock.driver.run_options import RunOptions
-from riverlock.engines.jobs.adoption import adopted
-from riverlock.engines.jobs.ahead import ReadAhead
-from riverlock.engines.jobs.compiler import compile_flow
-from riverlock.engines.jobs.engine import SparkEngine
-from riverlock.engines.jobs.runner import readers_of
-from riverlock.engines.jobs.stages import KeyedStage
-from riverlock.operators.windows.window_aggregate import WindowAggregate
+from riverlock.driver.runner import readers_of
+from riverlock.driver.starting.adoption import adopted
+from riverlock.operators.base import BuiltIn
 from riverlock.replay.comparison import (
     Entries,
     OutputComparison,
@@ -42,13 +37,16 @@ from riverlock.replay.comparison import (
     compare_state,
     state_changes,
 )
+from riverlock.replay.key_steps import KeySteps
 from riverlock.replay.one_key import OneKey
 from riverlock.replay.report import EpochReplay, Replay
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.records import InputRange, OperatorState, SinkOutput
 from riverlock.snapshot.format.stored_parameters import parameters_of, replayed
 from riverlock.snapshot.timeline import is_restored
-from riverlock.spark.session import job_conf, local_session
+from riverlock.stages.compiled import KeyedStage
+from riverlock.stages.planning import compile_flow
+from riverlock.stages.stage_tasks import StageTasks
 from riverlock.state.copy.lmdb import close_below
 from riverlock.storage.open import open_storage
 from riverlock.storage.overlay import OverlayStorage
@@ -56,34 +54,38 @@ from riverlock.storage.overlay import OverlayStorage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
 
     from riverlock.connectors.base.source_reader import Reader
     from riverlock.connectors.base.stager import Stager
     from riverlock.coordinator.votes import Vote
-    from riverlock.engines.jobs.stages import CompiledFlow, WriteStage
-    from riverlock.flow.flow import Flow
+    from riverlock.driver.engine import Engine
+    from riverlock.program.program import Program
     from riverlock.replay.stepping import Stepper
     from riverlock.snapshot.format.records import Manifest
     from riverlock.snapshot.format.stored_parameters import Parameters
+    from riverlock.stages.compiled import CompiledFlow, WriteStage
     from riverlock.worker.task import Targets
 
 __all__ = ["replay"]
 
 
 def replay(  # noqa: PLR0913 - keywords, each with a default
-    flow: Flow,
+    flow: Program,
     store: str,
+    engine: Engine,
     first: int,
     last: int | None = None,
     *,
     operator: str | None = None,
     key: object = None,
     stepper: Stepper | None = None,
-    spark: SparkSession | None = None,
     on_epoch: Callable[[EpochReplay], object] | None = None,
 ) -> Replay:
-    """Run epochs again and compare; see ``Flow.replay``."""
+    """Run epochs again and compare; see ``Flow.replay``.
+
+    The caller opens and closes the engine.
+    """
     catalog = Catalog(open_storage(store))
     found = catalog.flow()
     if found.name != flow.name:
@@ -94,12 +96,8 @@ def replay(  # noqa: PLR0913 - keywords, each with a default
         )
     manifests = _manifests(catalog, first, first if last is None else last)
     with ExitStack() as stack:
-        session = spark or local_session()
-        stack.enter_context(job_conf(session))
-        readers = readers_of(flow, session, catalog.storage, RunOptions())
-        for reader in readers.values():
-            stack.callback(reader.close)
-        compiled = compile_flow(flow, session, readers)
+        readers = readers_of(flow, engine, catalog.storage, stack)
+        compiled = compile_flow(flow, readers, engine.analysis(flow, readers))
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="riverlock-"))
         stack.callback(close_below, Path(scratch))
         focus = _focus(compiled, operator, key)
@@ -107,7 +105,7 @@ def replay(  # noqa: PLR0913 - keywords, each with a default
             chosen = _chosen(compiled, operator)
             stepper.check(chosen.id, chosen.program.process)
         run = _Replayer(
-            spark=session,
+            engine=engine,
             compiled=compiled,
             readers=readers,
             catalog=catalog,
@@ -159,7 +157,7 @@ def _chosen(compiled: CompiledFlow, operator: str | None) -> KeyedStage:
     Raises:
         InvalidConfigError: There is no such one, or it is not clear which.
     """
-    keyed = {s.id: s for s in compiled.stages if isinstance(s, KeyedStage)}
+    keyed = {s.id: s for s in compiled.keyed}
     if operator is None and len(keyed) == 1:
         return next(iter(keyed.values()))
     if operator in keyed:
@@ -179,7 +177,7 @@ def _focus(
         return None
     stage = _chosen(compiled, operator)
     program = stage.program
-    if isinstance(program.process, WindowAggregate):
+    if isinstance(program.process, BuiltIn) and not program.process.is_by_key:
         raise InvalidConfigError(
             f"key of operator {stage.id!r}",
             expected="an operator that handles keys one by one",
@@ -195,7 +193,7 @@ def _focus(
 class _Replayer:
     """The epochs of a range, one after the other, each from what the last one left."""
 
-    spark: SparkSession
+    engine: Engine
     compiled: CompiledFlow
     readers: Mapping[str, Reader]
     catalog: Catalog
@@ -207,6 +205,7 @@ class _Replayer:
     _recorded: dict[str, Entries] = field(default_factory=dict)
     _replayed: dict[str, Entries] = field(default_factory=dict)
     _key_rows: int = 0
+    _steps: KeySteps = field(default_factory=KeySteps)
 
     def run(
         self,
@@ -244,6 +243,7 @@ class _Replayer:
             code=self.compiled.code,
             changes=tuple(changes),
             key_rows=None if self.focus is None else self._key_rows,
+            steps=tuple(self._steps.steps),
         )
 
     def _as_named_now(self, original: Manifest) -> Manifest:
@@ -260,30 +260,33 @@ class _Replayer:
     def _epoch(
         self, original: Manifest, parent: Manifest | None
     ) -> tuple[EpochReplay, Manifest]:
-        engine = self._engine(original)
+        tasks = self._tasks(original)
+        deployed = self.engine.deploy(tasks, self.readers)
         planned = self._planned(original, parent)
         votes: dict[str, tuple[Vote, ...]] = {}
-        for stage in self.compiled.stages:
-            order = RunStage(
-                region=self.catalog.region,
-                epoch=original.epoch,
-                turn=0,
-                stage=stage.id,
-                planned=planned,
-                earlier=dict(votes),
-                parallelism=original.parallelism,
-            )
-            votes[stage.id] = self._stage(engine, stage, order, parent)
-            if self.focus is not None and stage.id == self.focus[0]:
-                break  # what follows would see one key of many
+        try:
+            for stage in self.compiled.stages:
+                order = RunStage(
+                    region=self.catalog.region,
+                    epoch=original.epoch,
+                    turn=0,
+                    stage=stage.id,
+                    planned=planned,
+                    earlier=dict(votes),
+                    parallelism=original.parallelism,
+                )
+                rows = deployed.delivered(order, parent)
+                votes[stage.id] = self._stage(tasks, stage, order, parent, rows)
+                if self.focus is not None and stage.id == self.focus[0]:
+                    break  # what follows would see one key of many
+        finally:
+            deployed.close()
         after = self._after(original, parent, votes)
         return self._compared(original, after, votes), after
 
-    def _engine(self, original: Manifest) -> SparkEngine:
-        return SparkEngine(
-            spark=self.spark,
+    def _tasks(self, original: Manifest) -> StageTasks:
+        return StageTasks(
             compiled=self.compiled,
-            readers=self.readers,
             storage=self._storage,
             region=self.catalog.region,
             run=original.run,
@@ -291,7 +294,6 @@ class _Replayer:
             flow=original.flow,
             parallelism=original.parallelism,
             working_dir=str(self.scratch / "working"),
-            ahead=ReadAhead(self.spark),
         )
 
     def _planned(self, original: Manifest, parent: Manifest | None) -> PlannedInputs:
@@ -316,20 +318,19 @@ class _Replayer:
         recorded = parameters_of(original.operators)
         return {
             s.id: replayed(s.program.parameters, recorded.get(s.id, {}))
-            for s in self.compiled.stages
-            if isinstance(s, KeyedStage)
+            for s in self.compiled.keyed
         }
 
     def _stage(
         self,
-        engine: SparkEngine,
+        tasks: StageTasks,
         stage: KeyedStage | WriteStage,
         order: RunStage,
         parent: Manifest | None,
+        rows: Mapping[int, list[pa.RecordBatch]],
     ) -> tuple[Vote, ...]:
-        rows = engine.delivered(order, parent)
         if not isinstance(stage, KeyedStage):
-            staging = engine.write_task(stage, order)
+            staging = tasks.write(stage, order)
             targets = {n: self._quiet(t) for n, t in stage.targets.items()}
             quiet = dataclasses.replace(staging, targets=targets)
             return tuple(quiet.vote(rows[p], p) for p in sorted(rows))
@@ -337,15 +338,16 @@ class _Replayer:
         if only is not None:
             self._key_rows += sum(map(only.number_in, rows.values()))
         task = dataclasses.replace(
-            engine.keyed_task(stage),
+            tasks.keyed(stage),
             targets={n: self._quiet(t) for n, t in stage.targets.items()},
             only=only,
+            watch=None if only is None else self._steps.watch,
         )
-        begun = engine.begun(stage, order, parent)
+        begun = tasks.begun(stage, order, parent)
 
         def run() -> tuple[Vote, ...]:
             return tuple(
-                task.vote(rows.get(p, []), p, begun) for p in range(engine.parallelism)
+                task.vote(rows.get(p, []), p, begun) for p in range(tasks.parallelism)
             )
 
         return run() if self.stepper is None else self.stepper.run(run)
@@ -369,8 +371,8 @@ class _Replayer:
         """Return what the epoch would have decided, as far as the next one needs it."""
         before = {} if parent is None else parent.operators
         operators = dict(before)
-        for stage in self.compiled.stages:
-            if not isinstance(stage, KeyedStage) or stage.id not in votes:
+        for stage in self.compiled.keyed:
+            if stage.id not in votes:
                 continue
             old, plan = before.get(stage.id), stage.plan
             files = [f for v in votes[stage.id] for f in v.operators[stage.id].files]
@@ -394,7 +396,7 @@ class _Replayer:
         votes: Mapping[str, Sequence[Vote]],
     ) -> EpochReplay:
         ran = [s.id for s in self.compiled.stages if s.id in votes]
-        keyed = [s.id for s in self.compiled.stages if isinstance(s, KeyedStage)]
+        keyed = [s.id for s in self.compiled.keyed]
         mine = [uid for uid in keyed if uid in votes]
         gone = [u for u in original.operators if u not in keyed and not self.focus]
         return EpochReplay(

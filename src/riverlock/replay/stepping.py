@@ -13,7 +13,7 @@ from riverlock.core.errors import InvalidConfigError, RiverlockError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from riverlock.program.process import Process
+    from riverlock.program.process import KeyedLogic
 
 __all__ = ["Stepper", "user_functions"]
 
@@ -28,7 +28,7 @@ _METHODS = (
 )
 
 
-def user_functions(process: Process) -> list[Callable[..., Any]]:
+def user_functions(process: KeyedLogic[Any]) -> list[Callable[..., Any]]:
     """Return what the user wrote of an operator: methods, or functions it was given."""
     methods = [getattr(type(process), name, None) for name in _METHODS]
     given = list(vars(process).values())
@@ -50,7 +50,7 @@ class Stepper:
         # Ctrl-C keeps its meaning: it ends the replay.
         self._pdb = debugger or pdb.Pdb(nosigint=True)
 
-    def check(self, operator: str, process: Process) -> None:
+    def check(self, operator: str, process: KeyedLogic[Any]) -> None:
         """Set breakpoints in what the user wrote of an operator.
 
         Raises:

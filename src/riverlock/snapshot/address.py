@@ -24,7 +24,7 @@ def open_store(store: str | os.PathLike[str]) -> Catalog:
 
     Raises:
         SnapshotNotFoundError: There is none.
-        InvalidConfigError: There is one, but an epoch was named with it.
+        InvalidConfigError: The address also names an epoch.
     """
     catalog = Catalog(open_storage(store))
     try:
@@ -37,7 +37,7 @@ def open_store(store: str | os.PathLike[str]) -> Catalog:
             f"store {os.fspath(store)!r}",
             expected="a store as a whole",
             found=f"one of its epochs, @{match['at']}",
-            hint=f"leave @{match['at']} away",
+            hint=f"leave out @{match['at']}",
         ) from None
     return catalog
 
@@ -55,7 +55,7 @@ def split_address(address: str) -> tuple[str, str | None]:
 
 
 def open_address(address: str) -> tuple[Catalog, Manifest]:
-    """Open a store and the manifest of the epoch that is meant; default: the newest.
+    """Open a store and the manifest of an epoch; by default the newest.
 
     Raises:
         SnapshotNotFoundError: There is no such store, epoch or name.

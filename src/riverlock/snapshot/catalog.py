@@ -224,14 +224,14 @@ class Catalog:
         if name.isdecimal():
             raise InvalidConfigError(
                 f"snapshot name {name!r}",
-                expected="a name that is no number: numbers are epochs",
+                expected="a name that is not a number: numbers are epochs",
                 found=name,
             )
         if self.storage.exists(snapshot_path(name)):
             raise _taken(name)
 
     def unpin(self, name: str) -> Named:
-        """Take a name away; its epoch is kept no longer than others.
+        """Remove a name; its epoch is kept no longer than others.
 
         Raises:
             SnapshotNotFoundError: There is no such name.
@@ -243,7 +243,7 @@ class Catalog:
         raise self._unknown_name(name)
 
     def hold(self, path: str, record: Record, *, epoch: int) -> bool:
-        """Write what keeps an epoch from retention; False if the path is taken.
+        """Write a record that keeps an epoch from retention; False if it exists.
 
         Raises:
             SnapshotNotFoundError: The epoch is not retained, or not whole; nothing is
@@ -260,9 +260,10 @@ class Catalog:
         return True
 
     def check_held(self, path: str, *, epoch: int) -> None:
-        """Check that what was written keeps its epoch.
+        """Check that the record keeps its epoch.
 
-        From then on retention spares it; it may have gone just before, or be going.
+        From now on retention spares it; it may have been deleted just before, or be
+        about to be.
 
         Raises:
             SnapshotNotFoundError: The epoch is not retained, or not whole.
@@ -276,10 +277,10 @@ class Catalog:
         self.check_whole(epoch)
 
     def check_whole(self, epoch: int) -> None:
-        """Check that an epoch and all it refers to are there; reads no file.
+        """Check that an epoch and all it refers to exist; reads no file.
 
         Raises:
-            SnapshotNotFoundError: Something is not.
+            SnapshotNotFoundError: Something does not.
         """
         missing = [
             path
@@ -315,7 +316,7 @@ class Catalog:
         raise self._unknown_name(text)
 
     def no_epoch(self, what: str) -> SnapshotNotFoundError:
-        """Return the error of an epoch that is not retained."""
+        """Return the error for an epoch that is not retained."""
         match self.epochs():
             case []:
                 span = "no epoch"
@@ -336,6 +337,6 @@ def _taken(name: str) -> InvalidConfigError:
     return InvalidConfigError(
         f"snapshot name {name!r}",
         expected="a new name",
-        found="one that exists",
-        hint=f"choose another, or take it away first: riverlock unpin STORE {name}",
+        found="an existing one",
+        hint=f"choose another, or drop it: riverlock snapshot STORE {name} --drop",
     )

@@ -1,7 +1,7 @@
-"""Claiming a region: a run number is owned by who creates its file.
+"""Claiming a region: whoever creates the file of a run number owns it.
 
-So that a second start by mistake does not push a healthy run aside, a newcomer first
-looks whether the owner's heart beats, and gives up if it does.
+A newcomer first checks whether the owner's heart beats, and gives up if it does, so
+that a second start by mistake does not push a healthy run aside.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def claim(catalog: Catalog, *, now_us: int) -> Run:
 
 
 def _newest_claim(catalog: Catalog) -> Run | None:
-    """Return the newest claim; of one that is damaged, its number is known."""
+    """Return the newest claim; of a damaged one, only its number is known."""
     try:
         return catalog.newest_run()
     except SnapshotCorruptedError:
@@ -64,8 +64,8 @@ def _newest_claim(catalog: Catalog) -> Run | None:
 def _is_alone(catalog: Catalog, before: Run | None) -> bool:
     """Tell whether no earlier run can decide an epoch any more.
 
-    The one before has said that it ended; and those before it had ended, too, or it has
-    decided an epoch, the number of which was the last that they could want.
+    The one before has said that it ended; and those before it had ended too, or it has
+    decided an epoch, whose number was the last that they could want.
     """
     if before is None:
         return True

@@ -32,10 +32,10 @@ class Leg:
         last: The last one.
         what: ``run``, ``restore`` (a new epoch that went back), or ``undone`` (epochs
             that did not lead here).
-        run: Who decided them, if its claim is there.
+        run: Who decided them, if its claim exists.
         code: Fingerprint of the program, if an epoch of the leg is retained.
         parallelism: Tasks, likewise.
-        from_epoch: Of a restore: where it went back to.
+        from_epoch: For a restore: where it went back to.
     """
 
     first: int

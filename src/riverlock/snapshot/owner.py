@@ -35,7 +35,7 @@ class Beat(msgspec.Struct):
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be told of a run without waiting for its next beat."""
+    """What is known about a run without waiting for its next beat."""
 
     is_alive: bool
     has_ended: bool = False  # by itself, having said so
@@ -50,7 +50,7 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def process_start(pid: int) -> str | None:
-    """Return what tells two processes with the same pid apart; None if not alive."""
+    """Return what distinguishes two processes with the same pid; None if not alive."""
     if not Path("/proc/self/stat").exists():  # not Linux: a reused pid is not noticed
         return "alive" if _exists(pid) else None
     try:

@@ -1,7 +1,7 @@
-"""What a store knows of its own past, and how a sink's memory is compared with it.
+"""What a store knows about its own past, and how a sink's memory is compared with it.
 
-Numbers of runs and epochs come again if a store is put back from a backup, or if a copy
-of it runs. So a sink remembers an epoch by the run that decided it and by what was
+Numbers of runs and epochs repeat if a store is put back from a backup, or if a copy of
+it runs. So a sink remembers an epoch by the run that decided it and by what was
 decided, and a run by its token (format §8.3).
 """
 
@@ -57,7 +57,7 @@ class Commit:
 
 
 def digest_of(tokens: tuple[Any, ...]) -> str:
-    """Return what tells the tokens of an epoch from all others.
+    """Return what distinguishes the tokens of an epoch from all others.
 
     They come from tasks, or from a manifest, which has an order of its own.
     """
@@ -65,15 +65,15 @@ def digest_of(tokens: tuple[Any, ...]) -> str:
 
 
 def commit_of(epoch: int, output: SinkOutput) -> Commit:
-    """Return what a sink is to remember of an epoch."""
+    """Return what a sink must remember about an epoch."""
     return Commit(epoch=epoch, run=output.run, digest=digest_of(output.tokens))
 
 
 class Past:
-    """The past of a store that knows nothing: whatever a sink remembers may be so."""
+    """The past of a store that knows nothing: whatever a sink remembers may be true."""
 
     def has_run(self, claim: Claim) -> bool:
-        """Tell whether a run is one of this store."""
+        """Tell whether a run belongs to this store."""
         del claim
         return True
 
@@ -93,7 +93,7 @@ class Past:
         return None
 
     def leads_here(self, epoch: int) -> bool:
-        """Tell whether the newest epoch goes on from this one."""
+        """Tell whether the newest epoch continues from this one."""
         del epoch
         return True
 
@@ -117,7 +117,7 @@ class Past:
     def reached(self, run: int) -> int | None:
         """Return the newest epoch that sinks may have from runs up to this one.
 
-        None: it cannot be told.
+        None: unknown.
         """
         del run
         return None
@@ -141,7 +141,7 @@ class StorePast(Past):
         return -1 if self.manifest is None else self.manifest.epoch
 
     def has_run(self, claim: Claim) -> bool:
-        """Tell whether a run is one of this store."""
+        """Tell whether a run belongs to this store."""
         with suppress(SnapshotError):
             found = self.catalog.run(claim.run)
             return found is not None and claim.token in ("", found.token)
@@ -171,7 +171,7 @@ class StorePast(Past):
         return None if output is None else commit_of(epoch, output)
 
     def leads_here(self, epoch: int) -> bool:
-        """Tell whether the newest epoch goes on from this one."""
+        """Tell whether the newest epoch continues from this one."""
         ours = [] if self.manifest is None else spans(self.manifest)
         return any(first <= epoch <= last for first, last in ours)
 

@@ -75,10 +75,10 @@ def touches(
 
     Args:
         catalog: The store.
-        manifest: The last epoch to look at.
+        manifest: The last epoch to examine.
         operator: The operator, by its uid in that epoch.
-        span: The ids of the key: only what can hold some is read.
-        of_key: Picks the entries of the key, of those in the span.
+        span: The ids of the key: only what can hold some of them is read.
+        of_key: Picks the entries of the key from those in the span.
 
     Raises:
         SnapshotNotFoundError: There is no such operator.
@@ -112,7 +112,7 @@ def touches(
 
 
 def _retained(catalog: Catalog, manifest: Manifest) -> dict[int, _Epoch]:
-    """Return the epochs that led to a manifest; of a fork, those of its parent too."""
+    """Return the epochs that led to a manifest, for a fork also its parent's."""
     origin = catalog.flow().origin
     mine = {
         m.epoch: _Epoch(catalog.storage, m, m.inputs)
@@ -157,7 +157,7 @@ def _files(
 
 
 def _uid_at(epoch: int, uid: str, later: OperatorState) -> str | None:
-    """Return the name that state of a later epoch had in one; None: there was none."""
+    """Return the uid that state of a later epoch had in one; None: there was none."""
     if epoch > later.since or (epoch == later.since and later.was is None):
         return uid
     return later.was

@@ -82,7 +82,7 @@ def stop_of(catalog: Catalog, start: Start) -> Stop | None:
 
 
 def starts(catalog: Catalog, *, now_us: int) -> list[Start]:
-    """Return the starts under way, oldest first."""
+    """Return the starts in progress, oldest first."""
     found = [s for s in _read(catalog) if _is_alive(s, now_us)]
     return sorted(found, key=lambda s: s.started_us)
 

@@ -96,7 +96,7 @@ def entries_in(storage: Storage, file: StateFile, span: IdSpan | None) -> pa.Tab
 def read_variable(entries: pa.Table, state: OperatorState, name: str) -> pa.Table:
     """Return one variable as columns: the key, then index or map key, then value.
 
-    A variable per key group has the group in the place of the key, one that everybody
+    A variable per key group has the group in place of the key, one that everybody
     shares has neither. ``timers`` names the pending timers.
     """
     import pyarrow.compute as pc

@@ -1,1 +1,1 @@
-"""PySpark in our words: sessions, types, plans, errors across the JVM."""
+"""PySpark in our terms: sessions, types, plans, errors across the JVM."""

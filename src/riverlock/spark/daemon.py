@@ -1,7 +1,7 @@
 """The process that forks Spark's Python workers, in sessions that riverlock starts.
 
-It is PySpark's daemon but for one thing: a worker whose session has gone ends without
-a word. PySpark's own tries to tell the closed socket about it, fails, and prints a
+It is PySpark's daemon with one difference: a worker whose session is gone ends
+silently. PySpark's own tries to report that to the closed socket, fails, and prints a
 traceback on the user's terminal, now and then, when a program ends.
 """
 

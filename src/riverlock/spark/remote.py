@@ -48,8 +48,8 @@ _FRAME = re.compile(r"^  (File \"[^\n]+)", re.MULTILINE)
 # Not just "riverlock": users may keep their own code in a folder of that name.
 _OURS = re.compile(
     r"riverlock[/\\\\](change|cli|connectors|coordinator|core|driver|engines|flow"
-    r"|operators|program|query|replay|snapshot|spark|state|storage|testing"
-    r"|worker)[/\\\\]"
+    r"|operators|program|query|replay|snapshot|spark|stages|state|storage"
+    r"|testing|worker)[/\\\\]"
 )
 _MAY_PASS = re.compile(
     r"OSError|StorageError|ConnectionError|TimeoutError|MemoryError|EOFError"
@@ -60,7 +60,7 @@ _PYTHON_ERROR = re.compile(r"^(\w[\w.]*(?:Error|Exception|Fault)[^\n]*)", re.MUL
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Keep PySpark from logging errors that we are going to tell in our own words."""
+    """Keep PySpark from logging errors that we report ourselves."""
     loggers = [PySparkLogger.getLogger(name) for name in _TALKATIVE]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
@@ -98,7 +98,7 @@ def _find_bad_row(error: Exception) -> SourceError | None:
     return SourceError(
         source,
         what=f"a row of {place} cannot be parsed: {record}",
-        hint="nothing of this epoch was written; mend it there, or let"
+        hint="nothing of this epoch was written; fix it there, or let"
         " bad_rows='report' keep such rows out of the stream and offer them as .bad",
     )
 
@@ -113,17 +113,17 @@ def find_remote(error: PySparkException | Exception) -> RiverlockError | None:
 
 
 def explained(error: Exception, *, stage: str, epoch: int) -> RiverlockError:
-    """Return the error that stands for what Spark raised.
+    """Return our error for what Spark raised.
 
     Code that raises does so again: only trouble of machines, disks and networks is
-    worth another try of the epoch.
+    worth another attempt at the epoch.
     """
     found = find_remote(error) or _find_bad_row(error)
     if found is not None:
         return found
     line = last_line(error)
     if isinstance(error, ConnectionError | Py4JNetworkError):
-        gone = "Spark's virtual machine does not answer, and may have been killed"
+        gone = "Spark's JVM does not answer, and may have been killed"
         return EpochAbortedError(epoch=epoch, reason=gone, cause=line)
     if isinstance(error, PythonException) and not _MAY_PASS.search(line):
         text = str(error)

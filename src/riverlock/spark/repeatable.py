@@ -1,7 +1,7 @@
-"""What Spark surely computes again just as before.
+"""What Spark is certain to compute identically again.
 
-Only such rows may be computed by several stages of an epoch. When in doubt they are
-not: a plan that is not known here, a function whose code Spark does not know.
+Only such rows may be computed by several stages of an epoch. In doubt they are not: an
+unknown plan, a function whose code Spark does not know.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _DOUBTFUL: Final = ("PYTHON_UDF", "SCALA_UDF", "PLAN_EXPRESSION")
 
 
 def is_repeatable(frame: DataFrame) -> bool:
-    """Tell whether a frame over given rows gives the same whenever it is computed.
+    """Tell whether a frame over given rows is the same whenever it is computed.
 
-    Its leaves count as given. The time of day does too: it is the epoch's.
+    Its leaves count as given. So does the time of day: it is the epoch's.
     """
     java: Any = frame._jdf
     return is_sure(frame.sparkSession, java.queryExecution().analyzed())
 
 
 def is_sure(spark: SparkSession, plan: Any) -> bool:
-    """Tell the same of an analysed plan."""
+    """Tell the same for an analysed plan."""
     jvm: Any = spark._jvm
     patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     is_doubtful = any(plan.containsPattern(getattr(patterns, p)()) for p in _DOUBTFUL)

@@ -1,9 +1,9 @@
 """Spark sessions: making a local one that just works, checking a user's own.
 
-A flow runs on the session it is given, whatever the master. Without one, a local
-session is made, with the settings that our jobs want, and without a word on the
-terminal. Settings that matter for correctness or speed on any session are applied
-around each run by ``job_conf`` and put back after it.
+A flow runs on the session it gets, whatever the master. Without one, a local session is
+made, with suitable settings for our jobs, and without a word on the terminal. Settings
+that matter for correctness or speed on any session are applied around each run by
+``job_conf`` and put back after it.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def local_session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return the session there is, or start one on this machine.
+    """Return the active session, or start one on this machine.
 
     Under ``spark-submit`` the session is the submitted application's, on its master.
 
     Args:
         app_name: The name that Spark shows, if a session is started.
-        master: The master, if a session is started; ``local[*,4]`` unless given.
-        conf: Settings that go before ours, if a session is started.
+        master: The master, if a session is started; by default ``local[*,4]``.
+        conf: Settings that override ours, if a session is started.
 
     Raises:
         InvalidConfigError: If there is no Java that Spark runs on.
@@ -112,7 +112,7 @@ def local_session(
 
 
 def check_session(spark: SparkSession) -> list[str]:
-    """Say what a user's own session lacks, a sentence each; empty if nothing.
+    """Return what a user's own session lacks, a sentence each; empty if nothing.
 
     Settings that ``job_conf`` applies are not among them.
     """
@@ -123,7 +123,7 @@ def check_session(spark: SparkSession) -> list[str]:
         ]
     lacks = []
     if not spark.version.startswith("4.3"):
-        lacks.append(f"Spark is {spark.version}; riverlock is made for 4.3")
+        lacks.append(f"Spark is {spark.version}; riverlock needs 4.3")
     settings = spark.sparkContext.getConf()
     if settings.get("spark.python.worker.reuse", "true") != "true":
         lacks.append(
@@ -164,7 +164,7 @@ def job_conf(
             spark.conf.set(name, value)
         yield
     finally:
-        # With the virtual machine gone there is nothing to put back, and the error
+        # With the JVM gone there is nothing to put back, and the error
         # that says so must not be replaced.
         with contextlib.suppress(Py4JError, ConnectionError):
             for name, old in before.items():
@@ -212,7 +212,7 @@ def _settings(master: str, given: Mapping[str, str]) -> dict[str, str]:
 def _quiet(options: str) -> str:
     """Add our logging, which is silent until something fails, unless another is set.
 
-    Passed when the virtual machine starts: ``setLogLevel`` comes too late for the
+    Passed when the JVM starts: ``setLogLevel`` comes too late for the
     lines that Spark prints while it does.
     """
     if "log4j2.configurationFile" in options:
@@ -239,7 +239,7 @@ def _launch_environment(master: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for the virtual machine that is started meanwhile."""
+    """Set variables for the JVM that is started meanwhile."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -267,7 +267,7 @@ def _cores(master: str) -> int:
 
 
 def _retries(master: str, max_failures: str) -> str | None:
-    """Say what is wrong if a failed task would fail the job at once."""
+    """Return what is wrong if a failed task would fail the job at once."""
     local = _LOCAL.fullmatch(master)
     if local is None:
         if int(max_failures) > 1:

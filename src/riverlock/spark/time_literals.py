@@ -1,6 +1,6 @@
 """Literals of SQL that are a time of day: refused.
 
-The parser takes the time at which it parses, which is another one in each stage.
+The parser takes the time at which it parses, which differs in each stage.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SPECIAL: Final = re.compile(
 
 
 def check_literals(text: str) -> None:
-    """Look whether SQL has a literal that is a time of day.
+    """Check whether SQL has a literal that is a time of day.
 
     Raises:
         InvalidFlowError: It has.
@@ -31,7 +31,7 @@ def check_literals(text: str) -> None:
 
 
 def time_refused(found: str) -> InvalidFlowError:
-    """Return what is said of a time that cannot be that of the epoch."""
+    """Return the error for a time that cannot be that of the epoch."""
     return InvalidFlowError(
         "time of day in an expression",
         expected="a function of the epoch's time: now(), current_timestamp(),"

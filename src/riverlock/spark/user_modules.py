@@ -17,8 +17,8 @@ __all__ = ["send_by_value"]
 def send_by_value(module: ModuleType, folder: Path) -> list[str]:
     """Send what a module and its neighbours define to workers, not just their names.
 
-    A worker would otherwise import the file anew, and run what stands in it at module
-    level, or not find it at all.
+    A worker would otherwise import the file again, and run its module-level code, or
+    not find it at all.
 
     Args:
         module: The user's module; must be in ``sys.modules``.

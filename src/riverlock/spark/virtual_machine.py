@@ -1,4 +1,4 @@
-"""Whether Spark's virtual machine is there.
+"""Whether Spark's JVM is there.
 
 It is a process of its own and may be killed at any moment. What Py4J raises then
 depends on the moment and says little, so the machine itself is asked.
@@ -6,18 +6,14 @@ depends on the moment and says little, so the machine itself is asked.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from riverlock.core.errors import ClusterLostError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["loss", "while_it_answers"]
+__all__ = ["loss"]
 
 
 def loss() -> ClusterLostError | None:
@@ -32,21 +28,3 @@ def loss() -> ClusterLostError | None:
         master = None if context is None else context.master
         return ClusterLostError(master=master or "")
     return None
-
-
-@contextmanager
-def while_it_answers() -> Iterator[None]:
-    """Tell whatever fails for want of the machine as that.
-
-    Raises:
-        ClusterLostError: So it was.
-    """
-    try:
-        yield
-    except ClusterLostError:
-        raise
-    except Exception as error:
-        lost = loss()
-        if lost is None:
-            raise
-        raise lost from error

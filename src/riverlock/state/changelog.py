@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from riverlock.core.errors import StateTypeError
 from riverlock.state.codec import NONE, Codec, encode
+from riverlock.state.copy.layers import DELETED
+from riverlock.state.copy.redo import Redo
 from riverlock.state.keys import timer_slot
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from riverlock.state.layout import Row, StateLayout
 
-__all__ = ["KINDS", "ChangeLog", "Entry"]
+__all__ = ["KINDS", "ChangeLog", "Entry", "EntryLog"]
 
 KINDS = ("event", "processing")
 Key = tuple[Any, ...] | None
@@ -61,6 +63,36 @@ class Keyed(Protocol):
     groups: list[int]
     keys: list[tuple[Any, ...]]
     payloads: list[bytes | None]
+
+
+class EntryLog(Protocol):
+    """What one task changed in one epoch; complete, and read once.
+
+    Attributes:
+        added: By how many the number of entries grew.
+    """
+
+    added: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changed."""
+
+    def table(self) -> pa.Table:
+        """Return the changes as the table of a state file, sorted by id.
+
+        Raises:
+            StateTypeError: A value does not fit its declared type.
+        """
+
+    def entries(self) -> tuple[list[bytes], list[bytes | None]]:
+        """Return the ids that changed and their payloads, None for deleted ones."""
+
+    def redo(self) -> Redo:
+        """Return the changes in the bytes of a working copy."""
+
+    def forget(self) -> None:
+        """Release all changes, once they are written."""
 
 
 class ChangeLog:
@@ -154,10 +186,10 @@ class ChangeLog:
         self._timers.append((slot[1:], at[0], payload))
 
     def forget(self) -> None:
-        """Let go of all changes, once they are written.
+        """Release all changes, once they are written.
 
-        User code's instance leads to the log and back. What the log holds would be
-        looked through by the garbage collector, several times, before it is freed.
+        User code's instance leads to the log and back. Otherwise the garbage collector
+        would look through the log several times before freeing it.
         """
         self._rows = {scope: _Rows() for scope in self._layout.rows}
         self._entries, self._timers = [], []
@@ -183,7 +215,7 @@ class ChangeLog:
         ]
 
     def entries(self) -> tuple[list[bytes], list[bytes | None]]:
-        """Return the ids of all that changed and their payloads, None for those gone.
+        """Return the ids of all changes and their payloads, None for deleted ones.
 
         Call after ``table``, which normalises.
         """
@@ -192,6 +224,12 @@ class ChangeLog:
         ids += [e.id for e in self._entries]
         payloads += [e.payload for e in self._entries]
         return ids, payloads
+
+    def redo(self) -> Redo:
+        """Return the changes in the bytes of a working copy; call after ``table``."""
+        ids, payloads = self.entries()
+        rows = [DELETED if p is None else p for p in payloads]
+        return Redo((ids, rows), self.timers, self.expiries)
 
     def table(self) -> pa.Table:
         """Return the changes as a table sorted by id; call it when all are there.
@@ -256,7 +294,7 @@ class ChangeLog:
     def _normalise(self, row: Row, rows: _Rows) -> None:
         """Bring plain values to their declared type; payloads follow what changed.
 
-        Values of other types are given in their normal form already.
+        Values of other types are already in their normal form.
         """
         if rows.are_settled:
             return

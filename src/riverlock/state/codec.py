@@ -62,7 +62,7 @@ class Codec:
     are_normal: Check  # of many values: whether all are surely as they are stored
 
     def is_normal(self, value: Any) -> bool:
-        """Tell quickly whether a value is stored as it is; if not so, it may be yet."""
+        """Tell quickly whether a value is stored as it is; False means: perhaps not."""
         plain = self.plain
         if type(value) is not plain:
             return False
@@ -93,7 +93,7 @@ class Codec:
     def copies(self, values: list[Any]) -> list[Any]:
         """Return values as they are stored, in copies that share nothing with them.
 
-        Of many, most are normal: those are found by halves.
+        Most of many values are normal: those are found by halving.
 
         Raises:
             TypeError, ValueError, ArithmeticError: One is not of the type.
@@ -149,7 +149,7 @@ def _classes(t: Type) -> tuple[Any, ...]:
 
 
 def _refuse(expected: str, value: object) -> TypeError:
-    return TypeError(f"expected {expected}, found {type(value).__name__}")
+    return TypeError(f"{expected}, not {type(value).__name__}")
 
 
 def _boolean(value: Any) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BROADCAST",
     "MAX_KEY",
+    "MAX_ORDINAL",
     "check_keys",
     "group_id",
     "group_range",
@@ -35,11 +36,11 @@ __all__ = [
     "key_ids",
     "list_slot",
     "map_slot",
+    "ordinal_bytes",
+    "ordinal_of",
+    "ordinal_span",
     "owner_of",
     "timer_slot",
-    "window_bytes",
-    "window_of",
-    "window_span",
 ]
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -49,7 +50,9 @@ _INDEX = struct.Struct(">Q")
 # 0xC1 never begins a MessagePack value, so these cannot meet an encoded key.
 _NO_KEY = b"\xc1\x00"
 _HASHED = b"\xc1\x01"
-_WINDOW = b"\xc1\x02"
+_ORDERED = b"\xc1\x02"
+# What follows it has 64 bits, too.
+MAX_ORDINAL = (1 << 63) - 2
 # With two bytes of group, a name of 64 and a map key of 150, ids stay below 511.
 MAX_KEY = 255
 _MAX_MAP_KEY = 150
@@ -133,24 +136,24 @@ def time_bytes(at_us: int) -> bytes:
     return _INDEX.pack(at_us + _SIGN)
 
 
-def window_bytes(end_us: int) -> bytes:
-    """Return what is in front of a key in the ids of a window: byte order is time."""
-    return _WINDOW + time_bytes(end_us)
+def ordinal_bytes(ordinal: int) -> bytes:
+    """Return the bytes before a key in ids that a number orders."""
+    return _ORDERED + time_bytes(ordinal)
 
 
-def window_span(after_us: int | None, until_us: int) -> tuple[bytes, bytes]:
-    """Return between which bytes, behind the group, ids of a span of windows lie."""
-    low = _WINDOW if after_us is None else window_bytes(after_us + 1)
-    return low, window_bytes(until_us + 1)
+def ordinal_span(after: int | None, until: int) -> tuple[bytes, bytes]:
+    """Return between which bytes, after the group, ids of a span of numbers lie."""
+    low = _ORDERED if after is None else ordinal_bytes(after + 1)
+    return low, ordinal_bytes(until + 1)
 
 
-def window_of(entry_id: bytes) -> tuple[int, bytes]:
-    """Return the end of the window that an id names, and the bytes of the key."""
+def ordinal_of(entry_id: bytes) -> tuple[int, bytes]:
+    """Return the number that orders an id, and the bytes of the key."""
     return time_of(entry_id[4:12]), entry_id[12:]
 
 
 def is_hashed(key: bytes) -> bool:
-    """Whether the bytes of a key do not tell it."""
+    """Whether the key cannot be read from its bytes."""
     return key.startswith(_HASHED)
 
 

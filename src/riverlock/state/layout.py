@@ -34,7 +34,7 @@ def canonical(value: float) -> float:
 
 
 def decoder(codecs: list[Codec]) -> Callable[[bytes], tuple[Any, ...]]:
-    """Return what turns the bytes of several values into a tuple of them."""
+    """Return a function that turns the bytes of several values into a tuple of them."""
     parts = GenericAlias(tuple, tuple(optional(c.python) for c in codecs))
     decode: Callable[[bytes], tuple[Any, ...]] = msgspec.msgpack.Decoder(parts).decode
     return decode
@@ -86,7 +86,7 @@ class StateLayout:
 
     @cached_property
     def digest(self) -> str:
-        """What changes when stored bytes can no longer be read as declared."""
+        """A digest that changes when stored bytes can no longer be read as declared."""
         # A default is what is not stored.
         stored = {
             name: msgspec.structs.replace(variable, default=None)

@@ -1,9 +1,9 @@
-"""Tells of many values at once that they are as they are stored.
+"""Checks many values at once for being in their stored form.
 
-What user code may have changed in place is looked at after every record, and most of it
-is as it was. A loop over values and fields takes some microseconds for each object. So
-values are looked at by columns: the types of all, then the field of all, and so on. A
-check says yes only if normalising would give the same; no means: look at each.
+What user code may have changed in place is checked after every record, and most of it
+is unchanged. A loop over values and fields takes some microseconds for each object. So
+values are checked by columns: the types of all, then one field of all, and so on. A
+check says yes only if normalising would produce the same; no means: look at each.
 """
 
 from __future__ import annotations

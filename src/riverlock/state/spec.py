@@ -2,9 +2,9 @@
 
 A declaration is inert data. While a key is being processed the engine places the key's
 values on the instance, so that ``self.spent += 1`` is a plain Python attribute at full
-speed; what was declared as list or map is reached through a handle (``handles``).
+speed; lists and maps are reached through a handle (``handles``).
 
-Reading a ``Value`` that was never set gives its default; ``del self.spent`` forgets it.
+A ``Value`` that was never set reads as its default; ``del self.spent`` forgets it.
 ``None`` means "not set" and is never stored.
 """
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from riverlock.core.errors import InvalidConfigError, InvalidStateSpecError, StateError
+from riverlock.core.suggestions import did_you_mean
 from riverlock.core.times import duration_us
 from riverlock.core.types import Type, TypeLike, type_of
 from riverlock.core.values.json_values import to_json
@@ -25,6 +26,8 @@ from riverlock.state.codec import codec_of
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
+
+    from riverlock.state.handles import ListHandle, MapHandle, ReducingHandle
 
 __all__ = ["List", "Map", "Reducing", "StateSpec", "Value", "specs_of"]
 
@@ -51,14 +54,14 @@ class StateSpec:
 
         Args:
             type: DDL text, a PySpark type, a Python type or a dataclass.
-            ttl: Forget what was not written for so long (processing time).
-            scope: ``key`` (default), ``group`` (task-level state: one per key group,
-                moves with it when the parallelism changes) or ``broadcast`` (one for
-                all tasks, written only in ``on_broadcast``).
-            formerly: The name that it has in older snapshots; may go once an epoch of
-                the new code is decided.
-            migrate: Turns a stored value (element, map value) into one of this type,
-                if older snapshots have another name or type for it.
+            ttl: Forget what was not written for this long (processing time).
+            scope: ``key`` (default), ``group`` (one per key group, moves with it when
+                the parallelism changes) or ``broadcast`` (one for all tasks, written
+                only in ``on_broadcast``).
+            formerly: The name that it has in older snapshots; you may delete this once
+                an epoch of the new code is decided.
+            migrate: Turns a stored value (element, map value) into one of this type, if
+                older snapshots have another name or type for it.
 
         Raises:
             InvalidStateSpecError: The state cannot be stored.
@@ -68,16 +71,19 @@ class StateSpec:
         self.ttl_us = None if ttl is None else self._ttl(ttl)
         if scope not in SCOPES:
             raise InvalidStateSpecError(
-                "scope", expected=" or ".join(SCOPES), found=repr(scope)
+                "scope=",
+                expected=" or ".join(SCOPES),
+                found=repr(scope),
+                hint=did_you_mean(scope, SCOPES),
             )
         if ttl is not None and scope != "key":
             raise InvalidStateSpecError(
-                "ttl", expected="a key-scoped variable", found=f"scope={scope!r}"
+                "ttl=", expected="a key-scoped variable", found=f"scope={scope!r}"
             )
         self.scope = scope
         if migrate is not None and not callable(migrate):
             raise InvalidStateSpecError(
-                "migrate", expected="a function of one value", found=repr(migrate)
+                "migrate=", expected="a function of one value", found=repr(migrate)
             )
         self.formerly, self.migrate = formerly, migrate
 
@@ -85,7 +91,7 @@ class StateSpec:
         found = duration_us(ttl)
         if found <= 0:
             raise InvalidStateSpecError(
-                f"ttl of {self.__class__.__name__}",
+                f"rl.{self.__class__.__name__}(ttl=)",
                 expected="a duration such as '1 hour'",
                 found=repr(ttl),
             )
@@ -96,19 +102,15 @@ class StateSpec:
             return type_of(spec)
         except InvalidConfigError as error:
             raise InvalidStateSpecError(
-                f"{what} of {self.__class__.__name__}",
+                f"rl.{self.__class__.__name__}({what}=)",
                 expected=error.expected,
                 found=error.found,
+                hint=error.hint,
             ) from error
 
     def __set_name__(self, owner: type, name: str) -> None:
         """Take the attribute's name as the variable's name."""
-        if len(name.encode()) > MAX_NAME or name.startswith("_"):
-            raise InvalidStateSpecError(
-                f"state variable {name!r} of {owner.__name__}",
-                expected=f"a public name of at most {MAX_NAME} bytes",
-                found=repr(name),
-            )
+        # Not looked at here: Pythons before 3.12 wrap what is raised by now.
         self.name = name
 
     @property
@@ -151,7 +153,7 @@ class Value(StateSpec):
         formerly: str | None = None,
         migrate: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Declare a value; ``default`` is what reading gives before it is set."""
+        """Declare a value; ``default`` is its value before it is set."""
         super().__init__(type, ttl=ttl, scope=scope, formerly=formerly, migrate=migrate)
         codec = codec_of(self.type)
         try:
@@ -159,7 +161,7 @@ class Value(StateSpec):
             self.default = codec.checked(default)
         except (TypeError, ValueError, ArithmeticError) as error:
             raise InvalidStateSpecError(
-                "default of Value",
+                "rl.Value(default=)",
                 expected=f"{self.type.ddl} ({error})",
                 found=repr(default),
             ) from error
@@ -180,7 +182,7 @@ class Value(StateSpec):
     if not TYPE_CHECKING:
 
         def __get__(self, instance: object, owner: type) -> Any:
-            """Give the default: the instance has no such attribute, so it is unset."""
+            """Return the default: the instance has no such attribute, it is unset."""
             if instance is None:
                 return self
             if not self.is_copied:
@@ -208,11 +210,19 @@ class List(_Handled):
 
     kind = "list"
 
+    if TYPE_CHECKING:
+
+        def __get__(self, instance: object, owner: type) -> ListHandle[Any]: ...
+
 
 class Map(_Handled):
     """A dictionary per key; touching one entry costs one entry."""
 
     kind = "map"
+
+    if TYPE_CHECKING:
+
+        def __get__(self, instance: object, owner: type) -> MapHandle[Any]: ...
 
     def __init__(  # noqa: PLR0913 - keywords, each with a default
         self,
@@ -231,7 +241,7 @@ class Map(_Handled):
         self.key_type = self._type(key, "key")
         if self.key_type.kind in ("array", "map", "struct"):
             raise InvalidStateSpecError(
-                "key of Map", expected="a simple type", found=self.key_type.ddl
+                "rl.Map(key=)", expected="a simple type", found=self.key_type.ddl
             )
 
     @property
@@ -251,6 +261,10 @@ class Reducing(_Handled):
 
     kind = "reducing"
 
+    if TYPE_CHECKING:
+
+        def __get__(self, instance: object, owner: type) -> ReducingHandle: ...
+
     def __init__(  # noqa: PLR0913 - keywords, each with a default
         self,
         type: TypeLike,
@@ -261,18 +275,29 @@ class Reducing(_Handled):
         formerly: str | None = None,
         migrate: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Declare a fold; ``fn(old, new)`` gives the new value."""
+        """Declare a fold; ``fn(old, new)`` returns the new value."""
         super().__init__(type, ttl=ttl, scope=scope, formerly=formerly, migrate=migrate)
         if not callable(fn):
             raise InvalidStateSpecError(
-                "fn of Reducing", expected="a function of two values", found=repr(fn)
+                "rl.Reducing(fn=)", expected="a function of two values", found=repr(fn)
             )
         self.fn = fn
 
 
 def specs_of(owner: type) -> dict[str, StateSpec]:
-    """Return the declarations of a class in a stable order, base classes first."""
+    """Return the declarations of a class in a stable order, base classes first.
+
+    Raises:
+        InvalidStateSpecError: One has a name that cannot be stored.
+    """
     found: dict[str, StateSpec] = {}
     for cls in reversed(owner.__mro__):
         found |= {n: a for n, a in vars(cls).items() if isinstance(a, StateSpec)}
+    for name in found:
+        if len(name.encode()) > MAX_NAME or name.startswith("_"):
+            raise InvalidStateSpecError(
+                f"state variable {name!r} of {owner.__name__}",
+                expected=f"a public name of at most {MAX_NAME} bytes",
+                found=repr(name),
+            )
     return found

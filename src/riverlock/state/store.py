@@ -1,4 +1,4 @@
-"""What a task needs of a store: reading apart from writing.
+"""What a task needs from a store: reading apart from writing.
 
 A store holds the entries of one task's key groups at one *version*, the end of a
 committed epoch. It is a cache of the snapshot files: it may be thrown away at any time,
@@ -65,7 +65,12 @@ class Changes(msgspec.Struct):
 
 
 class StateReader(Protocol):
-    """A consistent view of one version."""
+    """A consistent view of one version.
+
+    Entries are found by their ids. For some operators, ids are ordered by a number, the
+    *ordinal*, within each key group: the end of a pane, or whatever else the operator
+    looks up by spans. All entries of such an operator are ordered.
+    """
 
     def get(self, entry_id: bytes) -> bytes | None:
         """Return the payload of an entry."""
@@ -76,28 +81,28 @@ class StateReader(Protocol):
         ...
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Give the entries whose id begins with ``prefix``, in order."""
+        """Yield the entries whose id begins with ``prefix``, in order."""
         ...
 
-    def windows(self, after_us: int | None, until_us: int) -> Rows:
-        """Return the entries of windows that end in a span, in the order of their ids.
+    def span(self, after: int | None, until: int) -> Rows:
+        """Return ordered entries of a span of ordinals, in the order of their ids.
 
         Args:
-            after_us: They end after this instant; None: whenever.
-            until_us: They end at this instant, or before.
+            after: Their ordinals are greater; None: whatever they are.
+            until: Their ordinals are not greater.
         """
         ...
 
-    def get_windows(self, ids: pa.BinaryArray) -> pa.BinaryArray:
-        """Return the payloads of entries of windows, null for those that are not."""
+    def get_ordered(self, ids: pa.BinaryArray) -> pa.BinaryArray:
+        """Return the payloads of ordered entries, null for those that do not exist."""
         ...
 
-    def first_window(self, after_us: int) -> int | None:
-        """Return the earliest end of a window after an instant."""
+    def first_ordinal(self, after: int) -> int | None:
+        """Return the least ordinal that is greater; its entries may be gone since."""
         ...
 
-    def last_window(self) -> int | None:
-        """Return the latest end of any window."""
+    def last_ordinal(self) -> int | None:
+        """Return the greatest ordinal there is; its entries may be gone since."""
         ...
 
     def last(self, prefix: bytes) -> bytes | None:
@@ -107,7 +112,7 @@ class StateReader(Protocol):
     def due_timers(
         self, kind: int, until_us: int
     ) -> Iterator[tuple[int, bytes, bytes]]:
-        """Give (time, key id, payload) of timers at or before ``until_us``."""
+        """Yield (time, key id, payload) of timers at or before ``until_us``."""
         ...
 
     def first_timer(self, kind: int) -> int | None:
@@ -127,7 +132,7 @@ class Store(Protocol):
         ...
 
     def purge(self, now_us: int, limit: int) -> int:
-        """Remove at most ``limit`` entries that expired; returns how many."""
+        """Remove at most ``limit`` entries that expired; return how many."""
         ...
 
     def clear(self) -> None:

@@ -20,7 +20,7 @@ _EXACT = (bool, float, bytes)
 
 
 class Lender(Protocol):
-    """What hands out objects that user code may change in place."""
+    """Hands out objects that user code may change in place."""
 
     def settle(self) -> None:
         """Take them back: each becomes a normal copy, as another epoch would read."""
@@ -144,7 +144,7 @@ class Handle:
         self._is_touched = self._is_lent = False
 
     def settle(self) -> None:
-        """Bring what was lent to its type; user code keeps no hold on it."""
+        """Bring what was lent to its type; user code keeps no reference to it."""
         self._is_lent = False
         self.check()
 

@@ -191,7 +191,7 @@ class SupportsTemporaries(Protocol):
     """Storage that writes under temporary names first, which a crash leaves behind."""
 
     def forget_temporaries(self, before: datetime) -> int:
-        """Remove what was last written before an instant; returns how many files.
+        """Remove what was last written before an instant; return how many files.
 
         A writer that is still at it fails, and writes nothing.
 

@@ -147,7 +147,7 @@ class LocalStorage:
         with _translated("list", prefix):
             files = sorted(self._walk(top), key=self._relative)
         for file in files:
-            # A file deleted since the walk is not there, which is a right answer.
+            # A file deleted since the walk does not exist, which is a right answer.
             with _translated("list", prefix), contextlib.suppress(FileNotFoundError):
                 yield self._entry(file)
 
@@ -204,7 +204,7 @@ class LocalStorage:
             self._sync_directory(file.parent, path)
 
     def forget_temporaries(self, before: datetime) -> int:
-        """Remove what crashed writers have left; returns how many files."""
+        """Remove what crashed writers have left; return how many files."""
         gone = 0
         with _translated("sweep", TEMPORARY):
             for file in self._walk(self.root / TEMPORARY):
@@ -251,7 +251,7 @@ class LocalStorage:
 
     @contextlib.contextmanager
     def _temporary(self, path: str, data: bytes) -> Iterator[Path]:
-        """Give a durable file with the data under a name that nobody reads.
+        """Yield a durable file with the data under a name that nobody reads.
 
         The directory keeps others out; the file has the mode of a plain new file,
         since that is what it will be.

@@ -35,7 +35,7 @@ def _obstore() -> ModuleType:
         raise InvalidConfigError(
             "an object store",
             expected="the package obstore",
-            found="it is not installed",
+            found="none installed",
             hint="install it with: pip install 'riverlock[object]'",
         ) from cause
     return obstore

@@ -20,6 +20,8 @@ __all__ = ["open_storage"]
 _OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss", "azure"})
 _SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 
+_EXPECTED = "a directory, file:///..., s3://..., gs://... or az://..."
+
 
 def open_storage(where: str | os.PathLike[str]) -> Storage:
     """Return the storage at a path, a ``file:`` URI or an object store's URL.
@@ -29,6 +31,8 @@ def open_storage(where: str | os.PathLike[str]) -> Storage:
     Raises:
         InvalidConfigError: If the kind of storage is unknown.
     """
+    if not isinstance(where, str | os.PathLike):
+        raise InvalidConfigError("a store", expected=_EXPECTED, found=repr(where))
     text = os.fspath(where)
     match = _SCHEME.match(text)
     if match is None:
@@ -56,7 +60,7 @@ def _file_path(uri: str) -> Path:
 def _unknown(text: str, found: str) -> InvalidConfigError:
     return InvalidConfigError(
         f"the store {text!r}",
-        expected="a directory, file:///..., s3://..., gs://... or az://...",
+        expected=_EXPECTED,
         found=found,
         hint="on a cluster it must be storage that every machine reaches",
     )

@@ -1,4 +1,4 @@
-"""A process under test, without Spark: send records, turn the clock, look at state.
+"""A process under test, without Spark: send records, move the clock, look at state.
 
     h = harness(Velocity(), key="user", input="user string, amount double")
     h.send({"user": "ann", "amount": 3.0})
@@ -6,67 +6,61 @@
     assert h.state("spent", key="ann") == 3.0
 
 The engine that runs it is the one that runs inside Spark's workers, over the memory
-store. Each ``send`` is an epoch of its own, so that everything a process remembers
-goes through the store between two calls.
+store. Each ``send`` is an epoch of its own, so that everything a process remembers goes
+through the store between two calls.
 """
 
 from __future__ import annotations
 
-import math
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any, Literal
 
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidConfigError
-from riverlock.core.hidden_columns import ALL, GROUP, INPUT, SEQ, TIME
+from riverlock.core.hidden_columns import TIME
+from riverlock.core.suggestions import did_you_mean
 from riverlock.core.times import duration_us, from_micros, micros
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
-from riverlock.operators.aggregates.folding import Folding
-from riverlock.operators.built_in import BuiltIn
+from riverlock.operators.base import Work
+from riverlock.operators.binding import bound_to
 from riverlock.operators.keyed.loop.inlining import source_of
+from riverlock.operators.running import run_operator
 from riverlock.operators.shipped import (
     DEAD_SCHEMA,
     MAIN,
-    UPDATES,
     EpochInfo,
     OperatorProgram,
 )
 from riverlock.operators.task_input import (
-    BROADCAST_ROW,
     BROADCASTS,
     EVENTS,
-    INITIAL_ROW,
     INITIALS,
 )
-from riverlock.program.process import check_process, side_outputs
-from riverlock.program.unkeyed import ALL_RECORDS
 from riverlock.snapshot.format.records import Change
 from riverlock.snapshot.format.state_files import encode_table, table_of
 from riverlock.snapshot.format.stored_parameters import check_change
 from riverlock.state.changelog import ChangeLog
-from riverlock.state.columns.python_rows import rows_table
 from riverlock.state.copy.memory import MemoryStore
 from riverlock.state.copy.rebuilding import changes_of
-from riverlock.state.copy.redo import Redo
 from riverlock.state.handles import ListHandle, MapHandle, ValueHandle, Visit, bind
 from riverlock.state.keys import BROADCAST, group_id, key_bytes, key_group, with_group
-from riverlock.state.store import EVENT, PROCESSING, Changes, Version
+from riverlock.state.store import EVENT, PROCESSING, Version
 from riverlock.testing.inputs import Input, OneInput, Side, TwoInputs
-from riverlock.worker.dispatch import run_operator
+from riverlock.testing.saved import Saved
+from riverlock.testing.sent_rows import Sent, sent_table
+from riverlock.testing.two_ways import check_same_content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import timedelta
 
-    from riverlock.program.process import Process
-    from riverlock.state.layout import StateLayout
+    import pyarrow as pa
+
+    from riverlock.operators.effects import Effects
+    from riverlock.program.process import KeyedLogic
     from riverlock.state.spec import StateSpec
-    from riverlock.worker.dispatch import Done
 
 __all__ = ["Harness", "Saved", "harness"]
 
@@ -76,7 +70,7 @@ _DEAD = schema_of(DEAD_SCHEMA).names
 
 
 def harness(  # noqa: PLR0913 - keywords, each with a default
-    process: Process,
+    process: KeyedLogic[Any],
     *,
     key: str | list[str],
     input: SchemaLike,
@@ -98,31 +92,31 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
     """Return a harness around a process.
 
     Args:
-        process: The process, as it is given to ``KeyedStream.process`` or to
+        process: The process, as you pass it to ``KeyedStream.process`` or to
             ``connect(...).process``.
         key: The key column, or several; an empty list for an operator without key.
         input: Columns of the records that ``send`` takes.
-        event_time: The timestamp column that gives ``ctx.time``.
-        right: Columns of what ``send_right`` takes, of a process with two inputs.
-        right_key: Its key column, or several, if their names are others.
-        right_event_time: Its timestamp column that gives ``ctx.time``.
+        event_time: The timestamp column for ``ctx.time``.
+        right: Columns of what ``send_right`` takes, for a process with two inputs.
+        right_key: Its key column, or several, if their names differ.
+        right_event_time: Its timestamp column for ``ctx.time``.
         broadcast: Columns of what ``broadcast`` takes.
         initial: Columns of what ``initial`` takes; the key columns among them.
-        uid: How the operator is called in errors.
+        uid: The operator's name in errors.
         on_error: ``dead_letter`` collects records whose handling raises in
             ``dead_letters``, as a flow with a dead-letter sink does.
-        clock: Processing time; by default one that begins on 1 January 2024.
-        seed: What ``ctx.random`` begins with.
-        key_groups: As of the flow.
-        visits_all: Visit every stored key in every epoch, as
-            ``update_state_by_key`` does.
+        clock: Processing time; by default a clock that begins on 1 January 2024.
+        seed: The seed of ``ctx.random``.
+        key_groups: As for the flow.
+        visits_all: Visit every stored key in every epoch, as ``update_state_by_key``
+            does.
         follows_keyed: Handle records before timers and the watermark, as an operator
             does whose records come from another one.
-        updates: Give what a sink with ``mode="update"`` gets of windows as side output
-            ``updates``.
+        updates: Emit what a sink with ``mode="update"`` gets from windows as side
+            output ``updates``.
 
     Raises:
-        InvalidFlowError: The process is no process, or declares the impossible.
+        InvalidFlowError: It is not a process, or declares the impossible.
         InvalidConfigError: A column is unknown.
     """
     columns = schema_of(input)
@@ -142,27 +136,19 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
             keys=keys,
         )
         columns = inputs.packed
-    if isinstance(process, BuiltIn):
-        process = process.bound(keys, columns)
-    if not keys.fields:
-        keys = ALL_RECORDS
-    output = check_process(process, uid)
-    outputs = {} if output is None else {MAIN: output}
-    outputs |= {n: s.schema for n, s in side_outputs(type(process)).items()}
-    if output is not None and updates and isinstance(process, BuiltIn):
-        outputs[UPDATES] = process.updated(output)
+    bound = bound_to(process, uid, keys, columns, has_updates=updates)
     program = OperatorProgram(
         uid=uid,
-        process=process,
-        keys=keys,
+        process=bound.process,
+        keys=bound.keys,
         input=columns,
-        outputs=outputs,
+        outputs=bound.outputs,
         broadcast=None if broadcast is None else schema_of(broadcast),
         initial=None if initial is None else schema_of(initial),
         has_dead_letters=on_error == "dead_letter",
         visits_all=visits_all,
         follows_keyed=follows_keyed,
-        source=source_of(process),
+        source=source_of(bound.process),
     )
     return Harness(program, clock or ManualClock(_START_US), inputs, seed, key_groups)
 
@@ -177,27 +163,11 @@ def _column(columns: Schema, name: str) -> Field:
         if f.name == name:
             return f
     raise InvalidConfigError(
-        f"column {name!r}", expected=f"one of {', '.join(columns.names)}", found=name
+        "harness()",
+        expected=f"one of the columns {', '.join(columns.names)}",
+        found=repr(name),
+        hint=did_you_mean(name, columns.names),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Saved:
-    """What survives a restart: everything a process was told to remember."""
-
-    epoch: int
-    now_us: int
-    watermark_us: int | None
-    changes: tuple[bytes, ...] = field(repr=False)  # Parquet, oldest first
-    parameters: dict[str, Any] = field(default_factory=dict)  # that were set
-
-
-class Sent(NamedTuple):
-    """A record on its way into an epoch."""
-
-    kind: int  # EVENTS, BROADCASTS or INITIALS
-    record: Any
-    time_us: int | None = None
 
 
 class Harness:
@@ -235,7 +205,7 @@ class Harness:
         self._parameters: dict[str, Any] = {}
 
     def set(self, **values: Any) -> None:
-        """Change parameters (``rl.Param``), from the next epoch on.
+        """Change parameters (``rl.Param``) from the next epoch.
 
         Raises:
             InvalidConfigError: There is no such parameter, or a value is not of its
@@ -247,7 +217,7 @@ class Harness:
         self._parameters |= change.values[uid]
 
     def send(self, *records: Any) -> list[tuple[Any, ...]]:
-        """Handle records (dictionaries or tuples) in order; returns the rows they gave.
+        """Handle records (dictionaries or tuples) in order; return the rows they emit.
 
         Outside ``with h.epoch()`` the call is an epoch of its own.
         """
@@ -265,13 +235,13 @@ class Harness:
     ) -> Sent:
         return Sent(EVENTS, self._input.row(record, is_right=is_right), time_us)
 
-    def _send_timed(
+    def send_timed(
         self, records: Iterable[tuple[Any, int | None]], *, is_right: bool = False
     ) -> None:
-        """Handle records whose event times are not in a column of theirs."""
+        """Handle records whose event times are not in a column."""
         self._add([self._sent(r, time_us, is_right=is_right) for r, time_us in records])
 
-    def _timed(self, name: str) -> list[tuple[tuple[Any, ...], int | None]]:
+    def timed(self, name: str) -> list[tuple[tuple[Any, ...], int | None]]:
         """Return all rows of an output so far, each with its event time."""
         return list(zip(self._rows[name], self._row_times[name], strict=True))
 
@@ -295,7 +265,7 @@ class Harness:
         self._run(pending)
 
     def advance_watermark(self, to: datetime | timedelta | str) -> None:
-        """Move event time to an instant, or on by a duration; fires timers."""
+        """Move event time to an instant, or forward by a duration; timers fire."""
         if not isinstance(to, datetime):
             base = 0 if self.watermark is None else micros(self.watermark)
             to = from_micros(base + duration_us(to))
@@ -303,12 +273,12 @@ class Harness:
         self._run([])
 
     def advance_clock(self, by: timedelta | str) -> None:
-        """Move processing time on by a duration; fires timers."""
+        """Move processing time forward by a duration; timers fire."""
         self.clock.advance(by)
         self._run([])
 
     def set_clock(self, to: datetime) -> None:
-        """Set processing time; fires timers."""
+        """Set processing time; timers fire."""
         self.clock.set_us(micros(to))
         self._run([])
 
@@ -333,7 +303,7 @@ class Harness:
         return self._rows[name]
 
     def clear_output(self) -> None:
-        """Forget the rows so far, so that a test can look at what comes next."""
+        """Forget the rows so far, so that a test can examine what comes next."""
         for name in self._rows:
             self._rows[name].clear()
             self._row_times[name].clear()
@@ -347,8 +317,13 @@ class Harness:
         """
         spec = self._layout.specs.get(name)
         if spec is None:
-            known = ", ".join(self._layout.specs) or "none"
-            raise InvalidConfigError(f"state {name!r}", expected=known, found=name)
+            known = ", ".join(self._layout.specs) or "declared state"
+            raise InvalidConfigError(
+                "state()",
+                expected=known,
+                found=repr(name),
+                hint=did_you_mean(name, self._layout.specs),
+            )
         at = self._at(spec.scope, key)
         if spec.is_packed:
             payload = self._store.get(at)
@@ -373,7 +348,7 @@ class Harness:
         return sorted((k[0] if len(k) == 1 else k for k in found), key=repr)
 
     def snapshot(self) -> Saved:
-        """Return all that would survive a crash now."""
+        """Return everything that would survive a crash now."""
         return Saved(
             epoch=self.epochs,
             now_us=self.clock.now_us(),
@@ -382,11 +357,11 @@ class Harness:
             parameters=dict(self._parameters),
         )
 
-    def restart(self, saved: Saved, process: Process | None = None) -> Harness:
-        """Return a new harness that goes on from a snapshot.
+    def restart(self, saved: Saved, process: KeyedLogic[Any] | None = None) -> Harness:
+        """Return a new harness that continues from a snapshot.
 
         Args:
-            saved: What ``snapshot`` gave, of this harness or another.
+            saved: What ``snapshot`` returned, of this harness or another.
             process: A changed version of the process; by default the same one.
         """
         program = replace(self._program, process=process or self._program.process)
@@ -402,9 +377,7 @@ class Harness:
         if saved.watermark_us is not None:
             fresh.watermark = from_micros(saved.watermark_us)
             fresh._previous_us = saved.watermark_us
-        # What the process does not declare is gone for good, as in a flow.
-        tables = (_declared(table_of(raw), fresh._layout) for raw in saved.changes)
-        fresh._changes = [encode_table(table) for table in tables]
+        fresh._changes = saved.declared(fresh._layout)
         for table in fresh._tables():
             changes = changes_of(table, fresh._layout)
             fresh._store.apply(changes, fresh._version())
@@ -440,81 +413,43 @@ class Harness:
         self._rebuilt.purge(now, 1 << 30)
         table = self._table(records) if records else None
         with self._store.read() as reader:
-            execution = run_operator(
-                self._program, self._layout, reader, info, table, is_first=True
+            work = Work(
+                program=self._program,
+                layout=self._layout,
+                reader=reader,
+                info=info,
+                table=table,
+                wanted=self._program.outputs,
             )
-            made = {name: execution.table(name) for name in self._program.outputs}
-        self._commit(execution)
+            effects = run_operator(work)
+        self._commit(effects)
         self._previous_us = info.watermark_us
-        if not isinstance(execution, Folding):
-            self.late_rows += execution.late_rows
+        self.late_rows += effects.late
+        made = effects.outputs
         for name, table in made.items():
             self._rows[name] += _plain_rows(table, self._program.outputs[name])
             self._row_times[name] += table[TIME].to_pylist()
         self.dead_letters += [
-            dict(zip(_DEAD, letter, strict=True)) for letter in execution.dead
+            dict(zip(_DEAD, letter, strict=True)) for letter in effects.dead
         ]
         fresh = made[MAIN].num_rows if MAIN in made else 0
         return self.output[-fresh:] if fresh else []
 
-    def _commit(self, execution: Done) -> None:
-        """Apply the changes by both ways that the engine has; they must agree."""
-        raw = encode_table(execution.log.table())
+    def _commit(self, effects: Effects) -> None:
+        """Apply the changes in both ways that the engine has; they must agree."""
+        raw = encode_table(effects.changes.table())
         self._changes.append(raw)
-        ids, _ = execution.log.entries()
+        ids, _ = effects.changes.entries()
         assert len(set(ids)) == len(ids), "an entry was logged twice"
-        live = Redo.of_log(execution.log).changes()
+        live = effects.changes.redo().changes()
         columns = changes_of(table_of(raw), self._layout)
         self._store.apply(live, self._version())
         self._rebuilt.apply(columns, self._version())
-        ours, theirs = _content(self._store), _content(self._rebuilt)
-        assert ours == theirs, _difference(live, columns)
+        check_same_content(self._store, self._rebuilt, live, columns)
 
     def _table(self, records: list[Sent]) -> pa.Table:
-        """Return records as a task gets them from Spark."""
-        events = self._program.input
-        kinds = [sent.kind for sent in records]
-        parts = {
-            kind: _padded(records, kind, schema)
-            for kind, schema in (
-                (EVENTS, events),
-                (BROADCASTS, self._program.broadcast),
-                (INITIALS, self._program.initial),
-            )
-        }
-        table = parts[EVENTS]
-        assert table is not None
-        times = pa.array([sent.time_us for sent in records], pa.int64())
-        table = self._input.with_hidden(table, times)
-        table = self._with_keys(table, parts[INITIALS], kinds)
-        for kind, name in ((BROADCASTS, BROADCAST_ROW), (INITIALS, INITIAL_ROW)):
-            part = parts[kind]
-            if part is not None:
-                table = table.append_column(name, part.to_struct_array())
-        table = table.append_column(INPUT, pa.array(kinds, pa.int32()))
-        seq = pa.array(range(len(records)), pa.int64())
-        return table.append_column(SEQ, seq)
-
-    def _with_keys(
-        self, table: pa.Table, initial: pa.Table | None, kinds: list[int]
-    ) -> pa.Table:
-        columns = []
-        if self._program.keys == ALL_RECORDS:
-            table = table.append_column(ALL, pa.nulls(len(table), pa.bool_()))
-        for f in self._program.keys.fields:
-            values = table[f.name].to_pylist()
-            if initial is not None:
-                others = initial[f.name].to_pylist()
-                values = [
-                    o if k == INITIALS else v
-                    for k, v, o in zip(kinds, values, others, strict=True)
-                ]
-            columns.append(values)
-            at = table.column_names.index(f.name)
-            table = table.set_column(at, f.name, pa.array(values, f.type.to_arrow()))
-        keys = [self._layout.key_of(k) for k in zip(*columns, strict=True)]
-        groups = [key_group(k, self._program.keys, self._key_groups) for k in keys]
-        return table.append_column(GROUP, pa.array(groups, pa.int32()))
+        program, layout = self._program, self._layout
+        return sent_table(records, program, layout, self._input, self._key_groups)
 
     def _id(self, key: tuple[Any, ...]) -> bytes:
         key = self._layout.key_of(key)
@@ -541,36 +476,6 @@ class Harness:
         return handle.get()
 
 
-def _declared(changes: pa.Table, layout: StateLayout) -> pa.Table:
-    """Return changes without those of variables that are not declared any more."""
-    named = [v is None or v in layout.specs for v in changes["variable"].to_pylist()]
-    changes = changes.filter(pa.array(named, pa.bool_()))
-    place = changes.schema.get_field_index("data")
-    if place < 0:
-        return changes
-    data = changes["data"].combine_chunks()
-    kept = [f for f in data.type if f.name in layout.specs]
-    if not kept:
-        return changes.remove_column(place)
-    columns = [pc.struct_field(data, f.name) for f in kept]
-    fresh = pa.StructArray.from_arrays(columns, fields=kept, mask=data.is_null())
-    return changes.set_column(place, "data", fresh)
-
-
-def _padded(records: list[Sent], kind: int, schema: Schema | None) -> pa.Table | None:
-    """Return the rows of one input; rows of the others are null."""
-    mine = [sent.record if sent.kind == kind else None for sent in records]
-    if schema is None:
-        if any(r is not None for r in mine):
-            name = {BROADCASTS: "broadcast", INITIALS: "initial"}[kind]
-            raise InvalidConfigError(
-                f"{name} record", expected=f"harness(..., {name}=columns)", found="none"
-            )
-        return None
-    blank = (None,) * len(schema.names)
-    return rows_table([blank if r is None else r for r in mine], schema)
-
-
 def _plain_rows(table: pa.Table, schema: Schema) -> list[tuple[Any, ...]]:
     """Return rows as a reader of the sink would see them."""
     from riverlock.state.codec import codec_of
@@ -579,21 +484,3 @@ def _plain_rows(table: pa.Table, schema: Schema) -> list[tuple[Any, ...]]:
         codec_of(f.type).from_arrow(table[f.name].to_pylist()) for f in schema.fields
     ]
     return list(zip(*columns, strict=True))
-
-
-def _content(store: MemoryStore) -> Any:
-    """Return what a store holds; NaN-free by being bytes."""
-    timers = [list(store.due_timers(k, 1 << 62)) for k in (EVENT, PROCESSING)]
-    return list(store.scan(b"")), timers
-
-
-def _difference(live: Changes, columns: Changes) -> str:
-    first = next(
-        (
-            p
-            for p in zip(live.puts.items(), columns.puts.items(), strict=False)
-            if p[0] != p[1]
-        ),
-        math.nan,
-    )
-    return f"the change file does not say what the store was told: {first}"

@@ -30,7 +30,7 @@ class OneInput:
         """Return a record as it is."""
         if is_right:
             raise InvalidConfigError(
-                "record of the right side",
+                "send_right()",
                 expected="harness(..., right=columns)",
                 found="none",
             )

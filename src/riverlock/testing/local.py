@@ -1,57 +1,63 @@
-"""A flow in one thread, without Spark: the oracle for how Spark runs it.
+"""A flow over given records, in one thread, without Spark and without a trace on disk.
 
-Runs flows made of Python: ``map``, ``flat_map``, ``filter``, ``union``, ``event_time``,
-keyed processes and joins. SQL expressions need Spark and are refused. Records are given
-by hand, epoch boundaries are chosen at will, and the result must not depend on them.
-
-One difference is left: here all rows move the watermark that is declared for them, on
-Spark those that reach a keyed operator.
+The local engine runs the flow (``engines/local``): stages, tasks, coordinator and
+snapshots are those of every run, only the store is in memory. Records take the place of
+the sources, and rows that sinks would get are kept. So epoch boundaries can be chosen
+at will, and the result must not depend on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import copy
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from riverlock.coordinator.watermarks import advanced, operator_watermark
+from riverlock.connectors.base.staged_rows import read_staged
+from riverlock.connectors.rows.reader import RowsReader
+from riverlock.connectors.rows.source import Rows
+from riverlock.coordinator.restart import NoRestart
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
-from riverlock.core.hidden_columns import TIME
-from riverlock.core.times import from_micros, micros
-from riverlock.driver.input_watermarks import at_the_end, declared_marks, moved_along
-from riverlock.operators.shipped import UPDATES
-from riverlock.program.graph import (
-    Connect,
-    EventTime,
-    Keyed,
-    Late,
-    Node,
-    Output,
-    Read,
-    RowWise,
-    Union,
-    event_times_of,
-    operator_times,
-    upstream,
-)
-from riverlock.program.input_end import is_bounded
-from riverlock.program.windows import SessionWindows
-from riverlock.state.columns.python_rows import records, rows_table
-from riverlock.testing.harness import Harness, harness
-from riverlock.worker.dispatch import late_rows_of
+from riverlock.core.types import schema_of
+from riverlock.driver.intake.planner import Planner
+from riverlock.driver.run_options import RunOptions
+from riverlock.driver.runner import Run, check
+from riverlock.engines.local.engine import LocalEngine
+from riverlock.flow.inside import program_of
+from riverlock.program.graph import Read
+from riverlock.sinks import memory
+from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.format.records import Change
+from riverlock.snapshot.format.requests import add_request
+from riverlock.snapshot.format.stored_parameters import check_change
+from riverlock.state.columns.python_rows import RowError, records, rows_table
+from riverlock.state.copy.lmdb import close_below
+from riverlock.storage.memory import MemoryStorage
+from riverlock.testing.harness import Harness
+from riverlock.testing.inputs import OneInput
+from riverlock.testing.saved import Saved
 
 if TYPE_CHECKING:
-    from riverlock.core.types import Schema
+    from riverlock.connectors.base.committer import Committer, Owner
+    from riverlock.connectors.base.sink import SinkUse
+    from riverlock.connectors.base.source_reader import Reader
+    from riverlock.coordinator.epoch import PlannedInputs
     from riverlock.flow.flow import Flow
-    from riverlock.snapshot.format.records import Watermark
+    from riverlock.program.graph import Write
+    from riverlock.snapshot.format.records import Manifest, SinkOutput
+    from riverlock.stages.compiled import CompiledFlow
+    from riverlock.storage.base import Storage
 
 __all__ = ["LocalRun", "run_local"]
 
 Row = tuple[Any, ...]
-Timed = tuple[Row, int | None]  # with its event time
+# More than a test has.
+_ALL = 1 << 40
 
 
 def run_local(
@@ -66,299 +72,257 @@ def run_local(
     Args:
         flow: A flow whose stateless steps are Python functions.
         inputs: Records (tuples or dicts) by source uid; a plain list for one source.
-        epoch_rows: Records per source and epoch; default: all in one epoch.
+        epoch_rows: Records per source and epoch; by default all in one epoch.
         clock: Processing time.
 
     Raises:
         InvalidFlowError: A step needs Spark, or a source's columns are not declared.
     """
-    reads = flow.find(Read)
+    reads = program_of(flow).find(Read)
     if not isinstance(inputs, Mapping):
         inputs = {reads[0].uid: inputs}
-    run = LocalRun(flow, clock or ManualClock())
-    size = epoch_rows or max((len(r) for r in inputs.values()), default=0) or 1
-    longest = max((len(rows) for rows in inputs.values()), default=0)
-    for begin in range(0, longest, size):
-        run.epoch({uid: rows[begin : begin + size] for uid, rows in inputs.items()})
-    run.has_ended = True
-    run.epoch({})  # the watermark of the last records: timers that are due now
-    while run._has_moved:  # by rows that timers gave
-        run.epoch({})
+    run = LocalRun(flow, clock or ManualClock(), has_ended=True)
+    run._feed(inputs)
+    run._drive(epoch_rows=epoch_rows)
     return run
 
 
 @dataclass
 class LocalRun:
-    """A flow that is fed epoch by epoch."""
+    """A flow that is fed epoch by epoch; each is a life of the driver of its own.
+
+    Every other life begins without working copies, so that state is used both as tasks
+    have kept it and as it is stored.
+    """
 
     flow: Flow
     clock: ManualClock
     # Whether no more records will come: what is bounded has the last watermark then.
     has_ended: bool = False
-    _harnesses: dict[str, Harness] = field(default_factory=dict)
-    _marks: dict[str, Watermark] = field(default_factory=dict)
-    _sinks: dict[str, list[Row]] = field(default_factory=dict)
-    _fresh: dict[Node, list[Timed]] = field(default_factory=dict)
-    _used: dict[str, Watermark] = field(default_factory=dict)
-    _since_us: int | None = None
-    # Up to when records were late for each operator, in this epoch.
-    _late_at: dict[str, int | None] = field(default_factory=dict)
+    _storage: MemoryStorage = field(default_factory=MemoryStorage)
+    _since_us: int = 0
+    _lives: int = 0
+
+    def __post_init__(self) -> None:
+        """Put lists in place of sources and sinks."""
+        self._folder = tempfile.mkdtemp(prefix="riverlock-")
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._program = program = program_of(self.flow)
+        self._given = {n.uid: _source(n) for n in program.find(Read)}
+        # Rows by sink and epoch: a commit may be repeated.
+        self._sinks: dict[str, dict[int, list[Row]]] = {}
+        self._tried = copy.copy(program)
+        self._tried.writes = [replace(w, sink=memory()) for w in program.writes]
+        self._options = RunOptions(
+            available_now=True,
+            epoch_target=None,
+            max_rows_per_epoch=_ALL,
+            restart=NoRestart(),
+            retain_epochs=_ALL,
+            working_dir=self._folder,
+            clock=self.clock,
+        )
+        self._compiled: CompiledFlow | None = None
 
     def rows(self, sink: str | None = None) -> list[Row]:
-        """Return what a sink got; without a uid, the only sink."""
+        """Return what a sink received; without a uid, the only sink."""
         if sink is None:
-            (sink,) = [w.uid for w in self.flow.writes]
-        return self._sinks.get(sink, [])
+            (sink,) = [w.uid for w in self._program.writes]
+        found = self._sinks.get(sink, {})
+        return [row for _, rows in sorted(found.items()) for row in rows]
 
     def operator(self, uid: str) -> Harness:
-        """Return the harness of an operator, to look at its state and timers."""
-        return self._harnesses[uid]
+        """Return a harness with the state of an operator and its timers.
+
+        It is of its own: what is sent to it does not change the run.
+        """
+        stage = next(s for s in self._plan().keyed if s.id == uid)
+        groups = self._program.key_groups
+        made = Harness(stage.program, self.clock, OneInput(None), 0, groups)
+        newest = Catalog(self._storage).newest()
+        if newest is None or uid not in newest.operators:
+            return made
+        state = newest.operators[uid]
+        saved = Saved(
+            epoch=newest.epoch,
+            now_us=newest.now_us,
+            watermark_us=state.watermark_us,
+            changes=tuple(self._storage.get(file.path) for file in state.files),
+            parameters={n: p.in_force for n, p in state.parameters.items()},
+        )
+        found = made.restart(saved)
+        found.late_rows = sum(_late_rows(m, uid) for m in self._manifests())
+        return found
 
     def set(self, operator: str, /, **values: Any) -> None:
-        """Change parameters of an operator, from the next epoch on.
+        """Change parameters of an operator from the next epoch.
 
         Raises:
             InvalidConfigError: There is no such operator or parameter, or a value is
                 not of its kind.
         """
-        keyed = {k.uid: k for k in self.flow.keyed}
+        keyed = {s.id: s for s in self._plan().keyed}
         if operator not in keyed:
             raise InvalidConfigError(
                 f"operator {operator!r}",
                 expected=f"one of {', '.join(keyed) or 'none: the flow has none'}",
                 found=operator,
             )
-        made = self._harnesses.get(operator) or self._make(keyed[operator])
-        self._harnesses[operator] = made
-        made.set(**values)
+        known = {uid: s.program.parameters for uid, s in keyed.items()}
+        change = check_change(known, Change(values={operator: values}))
+        add_request(Catalog(self._storage), change, now_us=self.clock.now_us())
 
     def epoch(self, inputs: Mapping[str, Sequence[Any]]) -> None:
-        """Run one epoch over the given records."""
-        self._fresh = {}
-        self._used = self._watermarks()
-        self._marks = dict(self._used)
-        for node in self.flow.nodes:
-            if isinstance(node, Read):
-                schema = self._schema(node)
-                table = rows_table(list(inputs.get(node.uid, ())), schema)
-                self._fresh[node] = [(tuple(r), None) for r in records(table, schema)]
-            elif isinstance(node, Keyed):
-                self._keyed(node)
-        for write in self.flow.writes:
-            rows = [row for row, _ in self._timed(write.input)]
-            before = [] if write.replaces else self._sinks.get(write.uid, [])
-            self._sinks[write.uid] = before + rows
+        """Run one epoch over the given records; if it fails, it has not happened.
 
-    def _watermarks(self) -> dict[str, Watermark]:
-        """Return how far each declared event time has come, as the planner does."""
-        now_us = self.clock.now_us()
-        if self._since_us is None:
-            self._since_us = now_us
-        declared = self.flow.find(EventTime)
-        marks = moved_along(
-            [tuple(operator_times(keyed)) for keyed in self.flow.find(Keyed)],
-            declared_marks(declared, self._marks, now_us=now_us),
-            now_us=now_us,
-            since_us=self._since_us,
-        )
-        ended = [d.uid for d in declared if self.has_ended and is_bounded(d)]
-        return at_the_end(marks, ended)
+        Raises:
+            RiverlockError: What went wrong.
+        """
+        before = {uid: len(given.rows) for uid, given in self._given.items()}
+        try:
+            self._feed(inputs)
+            self._drive(max_epochs=1)
+        except Exception:
+            for uid, size in before.items():
+                del self._given[uid].rows[size:]
+            raise
 
-    @property
-    def _has_moved(self) -> bool:
-        """Whether the last epoch moved a watermark."""
-        return any(
-            mark.watermark_us != self._used[uid].watermark_us
-            for uid, mark in self._marks.items()
-        )
+    def _plan(self) -> CompiledFlow:
+        if self._compiled is None:
+            self._compiled = check(self._tried, _Engine(self, None))
+        return self._compiled
 
-    def _timed(self, node: Node) -> list[Timed]:
-        if node not in self._fresh:
-            self._fresh[node] = self._compute(node)
-        return self._fresh[node]
+    def _drive(
+        self, *, epoch_rows: int | None = None, max_epochs: int | None = None
+    ) -> None:
+        """Run epochs: as many as that, or else until there is nothing to do."""
+        self._lives += 1
+        if self._lives % 2 == 0:
+            # As on another machine: state comes from the files of the store.
+            shutil.rmtree(self._folder, ignore_errors=True)
+        options = replace(self._options, max_epochs=max_epochs)
+        engine = _Engine(self, epoch_rows)
+        with _Run(self, engine, options) as run:
+            run.drive()
 
-    def _compute(self, node: Node) -> list[Timed]:
-        match node:
-            case EventTime():
-                return self._event_time(node)
-            case Union():
-                return [row for each in node.inputs for row in self._timed(each)]
-            case RowWise():
-                return self._row_wise(node)
-            case Late():
-                return self._late(node.input)
-            case _:
-                raise InvalidFlowError(
-                    f"{getattr(node, 'operation', type(node).__name__)} in run_local",
-                    expected="Python steps only: map, flat_map, filter, union, key_by",
-                    found="a step that Spark runs",
-                    hint="run the flow on Spark with flow.run(...)",
+    def _feed(self, inputs: Mapping[str, Sequence[Any]]) -> None:
+        for uid, rows in inputs.items():
+            if uid not in self._given and not rows:
+                continue
+            if uid not in self._given:
+                raise InvalidConfigError(
+                    f"records of {uid!r}",
+                    expected=f"a source: {', '.join(self._given)}",
+                    found=repr(uid),
                 )
+            schema = self._given[uid].schema
+            try:
+                rows_table(list(rows), schema)
+            except RowError as error:
+                raise InvalidConfigError(
+                    f"source {uid!r}",
+                    expected=f"records of {schema.ddl}",
+                    found=str(error),
+                ) from error
+            self._given[uid].rows.extend(rows)
 
-    def _event_time(self, node: EventTime) -> list[Timed]:
-        if node.column is None:
-            return self._timed(node.input)
-        rows = [row for row, _ in self._timed(node.input)]
-        place = self._schema(node).names.index(node.column)
-        times = [None if r[place] is None else micros(r[place]) for r in rows]
-        moves = self._moves(node, rows, times)
-        seen = [m for m, t in zip(moves, times, strict=True) if t is not None]
-        parts: list[dict[str, int | None]] = []
-        if node.per is not None:
-            per = self._schema(node).names.index(node.per)
-            parts = [
-                {"" if row[per] is None else str(row[per]): move}
-                for row, move, time in zip(rows, moves, times, strict=True)
-                if time is not None
-            ]
-        self._marks[node.uid] = advanced(
-            self._used[node.uid],
-            self._used[node.uid],
-            seen,
-            parts,
-            delay_us=node.delay_us,
-            now_us=self.clock.now_us(),
+    def _manifests(self) -> list[Manifest]:
+        catalog = Catalog(self._storage)
+        return [catalog.manifest(epoch) for epoch in catalog.epochs()]
+
+
+def _source(node: Read) -> Rows:
+    schema = node.source.schema
+    if schema is None:
+        raise InvalidFlowError(
+            f"source {node.uid!r} in run_local",
+            expected="declared columns",
+            found=node.source.kind,
         )
-        return list(zip(rows, times, strict=True))
-
-    def _moves(
-        self, node: EventTime, rows: list[Row], times: list[int | None]
-    ) -> list[int | None]:
-        """Return what of each row moves the watermark."""
-        if node.watermark is None:
-            return times
-        names = self._schema(node).names
-        if node.watermark not in names:
-            raise InvalidFlowError(
-                "watermark of event_time in run_local",
-                expected=f"one of {', '.join(names)}",
-                found=repr(node.watermark),
-                hint="run the flow on Spark, or compute the column before",
-            )
-        place = names.index(node.watermark)
-        return [None if r[place] is None else micros(r[place]) for r in rows]
-
-    def _row_wise(self, node: RowWise) -> list[Timed]:
-        columns = self._schema(node.input)
-        timed = self._timed(node.input)
-        found: list[Any] = []
-        times: list[int | None] = []
-        for record, (_, time) in zip(_as_records(timed, columns), timed, strict=True):
-            result = node.function(record)
-            match node.operation:
-                case "map":
-                    made = [result]
-                case "filter":
-                    made = [tuple(record)] if result else []
-                case _:
-                    made = list(result or ())
-            found += made
-            times += [time] * len(made)
-        output = node.output or columns
-        rows = [tuple(r) for r in records(rows_table(found, output), output)]
-        return list(zip(rows, times, strict=True))
-
-    def _late(self, node: Keyed) -> list[Timed]:
-        """Return the records that a window left out in this epoch."""
-        timed, limit = self._timed(node.input), self._late_at[node.uid]
-        process: Any = node.process
-        times = pa.array([time for _, time in timed], pa.int64())
-        is_late, _ = late_rows_of(pa.table({TIME: times}), process, limit)
-        return [each for each, late in zip(timed, is_late, strict=True) if late]
-
-    def _keyed(self, node: Keyed) -> None:
-        made = self._harnesses.get(node.uid) or self._make(node)
-        self._harnesses[node.uid] = made
-        mark = operator_watermark([t.uid for t in operator_times(node)], self._used)
-        before = {name: len(made.side(name)) for name in made.outputs}
-        if mark is not None:
-            made.watermark = from_micros(mark)
-        follows = any(isinstance(n, Keyed) for n in upstream(node.input))
-        self._late_at[node.uid] = made._previous_us if follows else mark
-        with made.epoch():
-            if node.broadcast is not None:
-                made.broadcast(*(row for row, _ in self._timed(node.broadcast)))
-            if isinstance(node.input, Connect):
-                made._send_timed(self._timed(node.input.right), is_right=True)
-                made._send_timed(self._timed(node.input.left))
-            else:
-                made._send_timed(self._timed(node.input))
-        for name, count in before.items():
-            # Outputs are looked up by value: the flow may hold several of one name.
-            for output in self._outputs(node, name):
-                self._fresh[output] = made._timed(name)[count:]
-
-    def _outputs(self, node: Keyed, name: str) -> Iterable[Output]:
-        inputs = [i for n in self.flow.nodes if isinstance(n, Output) for i in (n,)]
-        return [o for o in inputs if o.input is node and o.name == name]
-
-    def _make(self, node: Keyed) -> Harness:
-        process = node.process
-        if process is None:
-            raise InvalidFlowError(
-                f"agg {node.uid!r} in run_local",
-                expected="Python steps only",
-                found="aggregate expressions, which Spark evaluates",
-                hint="run the flow on Spark with flow.run(...) over a few files",
-            )
-        window = None if node.windows is None else node.windows.window
-        if isinstance(window, SessionWindows) and window.gap_expr is not None:
-            raise InvalidFlowError(
-                f"gap_expr of {node.uid!r} in run_local",
-                expected="one gap: sessions('10 minutes')",
-                found="an expression, which Spark evaluates",
-            )
-        made = harness(
-            process,
-            key=list(node.keys),
-            **self._inputs(node.input),
-            broadcast=None if node.broadcast is None else self._schema(node.broadcast),
-            uid=node.uid,
-            on_error="fail" if node.on_error is None else "dead_letter",
-            clock=self.clock,
-            key_groups=self.flow.key_groups,
-            visits_all=node.visits_all,
-            follows_keyed=any(isinstance(n, Keyed) for n in upstream(node.input)),
-            updates=bool(list(self._outputs(node, UPDATES))),
-        )
-        has_time = bool(event_times_of(node))
-        made._program = replace(made._program, has_event_time=has_time)
-        return made
-
-    def _inputs(self, node: Node) -> dict[str, Any]:
-        """Return what a harness must know of one stream or two."""
-        if not isinstance(node, Connect):
-            return {"input": self._schema(node)}
-        return {
-            "input": self._schema(node.left),
-            "right": self._schema(node.right),
-            "right_key": list(node.right_keys),
-        }
-
-    def _schema(self, node: Node) -> Schema:
-        match node:
-            case Read():
-                found = node.source.schema
-            case EventTime():
-                found = self._schema(node.input)
-            case Union():
-                found = self._schema(node.inputs[0])
-            case RowWise():
-                found = node.output or self._schema(node.input)
-            case Late():
-                found = self._schema(node.input.input)
-            case Output(input=Keyed() as keyed):
-                made = self._harnesses.get(keyed.uid) or self._make(keyed)
-                self._harnesses[keyed.uid] = made
-                found = made.outputs[node.name]
-            case _:
-                found = None
-        if found is None:
-            raise InvalidFlowError(
-                "run_local", expected="declared columns", found=type(node).__name__
-            )
-        return found
+    bounded = bool(getattr(node.source, "bounded", False))
+    return Rows(schema=schema_of(schema), rows=[], bounded=bounded)
 
 
-def _as_records(timed: list[Timed], schema: Schema) -> Iterable[Any]:
-    return records(rows_table([row for row, _ in timed], schema), schema)
+def _late_rows(manifest: Manifest, uid: str) -> int:
+    stages: dict[str, Any] = manifest.metrics.get("stages", {})
+    return int(stages.get(uid, {}).get("late_rows", 0))
+
+
+class _Run(Run):
+    """One life of the driver."""
+
+    def __init__(self, local: LocalRun, engine: _Engine, options: RunOptions) -> None:
+        super().__init__(local._tried, local._storage, engine, options)
+        self._local = local
+
+    def _planner(self, compiled: CompiledFlow, readers: dict[str, Reader]) -> Planner:
+        planner = super()._planner(compiled, readers)
+        if self._options.max_epochs is not None:
+            given = {f.name: getattr(planner, f.name) for f in fields(planner)}
+            planner = _EagerPlanner(**given)
+        local = self._local
+        local._since_us = local._since_us or local.clock.now_us()
+        planner.since_us = local._since_us
+        return planner
+
+    def __exit__(self, *exc_info: object) -> None:
+        super().__exit__(*exc_info)
+        close_below(Path(self._local._folder))
+
+
+class _EagerPlanner(Planner):
+    """Plans an epoch whether or not there is anything to do."""
+
+    def plan(
+        self, parent: Manifest | None, *, is_asked: bool = False
+    ) -> PlannedInputs | None:
+        return super().plan(parent, is_asked=True)
+
+
+class _Engine(LocalEngine):
+    """The local engine, with lists for sources and sinks."""
+
+    def __init__(self, local: LocalRun, epoch_rows: int | None) -> None:
+        super().__init__(local._options)
+        self._local, self._epoch_rows = local, epoch_rows
+
+    def reader(self, node: Read, storage: Storage) -> Reader:
+        return _Reader(self._local, node.uid, self._epoch_rows)
+
+    def committer(self, write: Write, use: SinkUse, storage: Storage) -> Committer:
+        kept = self._local._sinks.setdefault(write.uid, {})
+        return _Committer(kept, storage, use)
+
+
+class _Reader(RowsReader):
+    """Takes this many rows in each epoch."""
+
+    def __init__(self, local: LocalRun, uid: str, epoch_rows: int | None) -> None:
+        super().__init__(local._given[uid])
+        self._local, self._epoch_rows = local, epoch_rows
+
+    def advance(self, start: int, latest: int, max_rows: int) -> int:
+        return super().advance(start, latest, self._epoch_rows or max_rows)
+
+    def has_ended(self, start: int, latest: int) -> bool:
+        return self._local.has_ended and super().has_ended(start, latest)
+
+
+@dataclass(frozen=True)
+class _Committer:
+    """Keeps the rows of each epoch."""
+
+    kept: dict[int, list[Row]]
+    storage: Storage
+    use: SinkUse
+    guarantee: str = "none"
+
+    def open(self, owner: Owner) -> None:
+        pass
+
+    def commit(self, epoch: int, output: SinkOutput) -> None:
+        table = read_staged(self.storage, output)
+        if output.replaces or (table is not None and self.use.replaces):
+            self.kept.clear()
+        if table is not None:
+            self.kept[epoch] = [tuple(r) for r in records(table, self.use.schema)]

@@ -1,9 +1,9 @@
-"""A suite that any sink can be run through, also a user's own.
+"""A suite that any sink can be run through, including a user's own.
 
 Subclass ``SinkConformance`` in a test module and say how to make the sink and how to
-read what it shows; pytest finds the rest. Tasks, driver, crashes and zombies are played
-by calling stager and committer in the order in which a run would, or would after a
-crash. Needs neither Spark nor, to import, pytest.
+read what it shows; pytest finds the rest. The suite plays tasks, driver, crashes and
+zombies by calling stager and committer in the order in which a run would, or would
+after a crash. It needs neither Spark nor, to import, pytest.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _rows(epoch: int, *, count: int = 4, task: int = 0) -> list[Row]:
 
 
 class SinkConformance:
-    """What every sink with the guarantee "exactly once" keeps.
+    """What every sink with the guarantee "exactly once" must fulfil.
 
     A sink gets rows of ``id bigint, name string, epoch int``; no ``id`` comes twice in
     one test, so that sinks that append and sinks that replace by ``id`` show the same.
@@ -330,7 +330,7 @@ class _Scene:
         )
 
     def written_by_a_store_that_was_lost(self) -> _Known:
-        """Write three epochs; returns what a backup knows, made after the first."""
+        """Write three epochs; return what a backup knows, made after the first."""
         run = self.run(1)
         known = _Known({0: run.stage(0, _rows(0))}, {1: run.token})
         run.commit(0, known.decided[0])
@@ -351,7 +351,7 @@ class _Scene:
 
     @staticmethod
     def tries(action: Any) -> bool:
-        """Do what may be refused, but only in words that are ours; tells if not."""
+        """Do what may be refused, but only in words that are ours; tell if not."""
         try:
             action()
         except RiverlockError:

@@ -81,7 +81,7 @@ class SinkRun:
         return self._committer.guarantee
 
     def stage(self, epoch: int, *tasks: list[Row]) -> SinkOutput:
-        """Stage the rows of each task; returns what a manifest would hold."""
+        """Stage the rows of each task; return what a manifest would hold."""
         tokens: list[Any] = []
         for number, rows in enumerate(tasks):
             point = StagePoint(

@@ -1,9 +1,10 @@
-"""A suite that any source can be run through, also a user's own.
+"""A suite that any source can be run through, including a user's own.
 
 Subclass ``SourceConformance`` in a test module and say how to make the source and how
-rows get into it; pytest finds the rest. Runs, crashes and empty polls are played by
-calling readers in the order in which a run would, or would after a crash. Rows are read
-by Spark, several ranges in one job; to import this, neither Spark nor pytest is needed.
+rows get into it; pytest finds the rest. The suite plays runs, crashes and empty polls
+by calling readers in the order in which a run would, or would after a crash. Spark
+reads the rows, several ranges in one job; importing this needs neither Spark nor
+pytest.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class SourceRun:
         return self.ranges[-1][1] if self.ranges else self._first
 
     def plan(self, max_rows: int) -> Any:
-        """Return where a range of about so many rows would end."""
+        """Return where a range of about this many rows would end."""
         here = self.position
 
         def planned() -> Any:
@@ -140,9 +141,9 @@ class SourceRun:
 
 
 class SourceConformance:
-    """What every source keeps: ranges are replayable, and join without gap or overlap.
+    """What every source must fulfil: ranges are replayable, without gap or overlap.
 
-    Rows of the source under test are told apart by ``(id, name)``.
+    Rows of the source under test are distinguished by ``(id, name)``.
     """
 
     # Must not be found in the source's repr, nor in its offsets.
@@ -162,7 +163,7 @@ class SourceConformance:
         raise NotImplementedError
 
     def add_rows(self, source: Source, count: int) -> list[Row]:
-        """Let so many more rows be there; returns them.
+        """Add this many more rows to the source; return them.
 
         May move ``self.clock``, which is the clock of the runs.
         """
@@ -302,7 +303,7 @@ class _Scene:
         self.run = self.run.restarted()
 
     def take(self, max_rows: int) -> bool:
-        """Commit one range, if there is anything; returns whether."""
+        """Commit one range, if there is anything; return whether."""
         end = self.run.plan(max_rows)
         if end == self.run.position:
             return False

@@ -45,7 +45,7 @@ def partition_times(
         return {}
     found = {}
     for name, mine in _by_declaration(table, program):
-        # A partition of which no row has a time is not there: it says nothing of time.
+        # A partition without any time is left out: it says nothing about time.
         mine = mine.filter(pc.and_(mine[PART].is_valid(), mine[TIME].is_valid()))
         column = program.time_column
         grouped = mine.group_by(PART, use_threads=False).aggregate([(column, "max")])
@@ -59,7 +59,7 @@ def partition_times(
 
 
 def too_many_partitions(declaration: str, number: int) -> InvalidFlowError:
-    """Return the error of an input with too many partitions."""
+    """Return the error for an input with too many partitions."""
     return InvalidFlowError(
         f"per of event_time {declaration!r}",
         expected=f"a column with at most {MAX_PARTITIONS:,} values in use",
@@ -70,13 +70,13 @@ def too_many_partitions(declaration: str, number: int) -> InvalidFlowError:
 
 
 def _by_declaration(table: pa.Table | None, program: OperatorProgram) -> Any:
-    """Give the rows with a time of each declaration that has any."""
+    """Yield the rows with a time of each declaration that has any."""
     names = program.event_times
     if table is None or not names or program.time_column not in table.column_names:
         return
     if SOURCE not in table.column_names:
         # Rows of an earlier stage: the times of records were counted when they were
-        # read, and a window that is given early has an end that nobody has reached.
+        # read, and a window that emits early has an end that nobody has reached.
         is_later = len(names) > 1 or program.follows_keyed
         parts = [] if is_later else [(names[0], table)]
     else:

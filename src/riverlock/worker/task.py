@@ -1,4 +1,4 @@
-"""What runs inside a Spark task: input in, one vote out.
+"""What runs inside a task: input in, one vote out.
 
 A vote is a row of bytes. Errors that a retry cannot heal travel as votes too, whole, so
 that Spark does not try four times and the driver can show them without Java frames.
@@ -12,7 +12,7 @@ import pickle
 import time
 import uuid
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -26,8 +26,8 @@ from riverlock.core.errors import RiverlockError, StateCorruptedError, StorageEr
 from riverlock.core.garbage import without_gc
 from riverlock.core.hidden_columns import HIDDEN, SEQ
 from riverlock.core.types import schema_of
-from riverlock.operators.aggregates.folding import Folding
-from riverlock.operators.boundary import user_error
+from riverlock.operators.base import Work
+from riverlock.operators.running import run_operator
 from riverlock.operators.shipped import (
     DEAD,
     DEAD_SCHEMA,
@@ -36,22 +36,22 @@ from riverlock.operators.shipped import (
     EpochInfo,
     OperatorProgram,
 )
-from riverlock.snapshot.format.records import StateFile, TimerHeads
 from riverlock.snapshot.format.state_files import encode_table, write_state_file
 from riverlock.snapshot.format.store_layout import RegionPaths
-from riverlock.state.changelog import ChangeLog
-from riverlock.state.columns.python_rows import RowError, rows_table, sequence
+from riverlock.state.columns.python_rows import rows_table, sequence
+from riverlock.state.copy.memories import Memories
 from riverlock.state.copy.private_folders import make_private
 from riverlock.state.copy.working_copy import WorkingCopy
 from riverlock.state.keys import group_range
-from riverlock.state.store import EVENT, PROCESSING
-from riverlock.worker.dispatch import Done, run_operator
 from riverlock.worker.event_times import greatest_times, partition_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from riverlock.operators.effects import Effects
     from riverlock.replay.one_key import OneKey
+    from riverlock.snapshot.format.records import StateFile
+    from riverlock.state.changelog import EntryLog
     from riverlock.state.copy.baseline import Baseline
     from riverlock.state.layout import StateLayout
     from riverlock.storage.base import Storage
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KeyedEpoch",
     "KeyedTask",
+    "LocalProgram",
     "Outcome",
     "Place",
     "Split",
@@ -131,6 +132,18 @@ def _outcome(run: Callable[[], Vote], seed: int) -> bytes:
             raise
         packed = pickle.dumps(error)
         return msgspec.msgpack.encode(Outcome(seed=seed, error=packed))
+
+
+@dataclass(frozen=True)
+class LocalProgram:
+    """A program that runs in the process that made it: nothing is pickled."""
+
+    program: OperatorProgram
+
+    @cached_property
+    def layout(self) -> StateLayout:
+        """How its state is stored."""
+        return self.program.layout()
 
 
 @lru_cache(maxsize=64)
@@ -231,13 +244,14 @@ class KeyedTask:
     """A task that owns a range of key groups of one operator; for every epoch."""
 
     place: Place
-    program: bytes
+    program: bytes | LocalProgram
     parallelism: int
     key_groups: int
     working_dir: str
     targets: dict[str, Targets]
-    # Of a replay: the only key that is handled.
+    # Of a replay: the only key that is handled, and who looks on.
     only: OneKey | None = None
+    watch: Callable[[OperatorProgram], OperatorProgram] | None = None
 
     def __call__(
         self, batches: Iterable[pa.RecordBatch], partition: int, begun: KeyedEpoch
@@ -256,7 +270,12 @@ class KeyedTask:
         Raises:
             RiverlockError: What user code, state or storage says went wrong.
         """
-        program, layout = _program(self.program)
+        if isinstance(self.program, LocalProgram):
+            program, layout = self.program.program, self.program.layout
+        else:
+            program, layout = _program(self.program)
+        if self.watch is not None:
+            program = self.watch(program)
         return _Turn(self, begun, partition, program, layout).run(batches)
 
 
@@ -299,56 +318,48 @@ class _Turn:
                 clock.lap("prepare_s")
                 faults.hit("P2")
 
-            execution = run_operator(
-                self.program,
-                self.layout,
-                reader if only is None else only.reader(reader),
-                self.begun.info,
-                table,
+            work = Work(
+                program=self.program,
+                layout=self.layout,
+                reader=reader if only is None else only.reader(reader),
+                info=self.begun.info,
+                table=table,
+                wanted=self.task.targets,
+                memories=copy.memories if only is None else Memories(),
                 is_first=self.partition == 0,
                 on_prepared=prepared,
+                on_handled=lambda: clock.lap("user_s"),
             )
-            clock.lap("user_s")
-            timers = TimerHeads(
-                event_us=execution.timer_head(EVENT),
-                processing_us=execution.timer_head(PROCESSING),
-            )
-            # While the state can still be read: windows look at more than was touched.
-            outputs = {
-                name: self._output(execution, name)
-                for name in self.program.outputs
-                if name in self.task.targets
-            }
+            effects = run_operator(work)
             clock.lap("output_s")
-        return self._vote(copy, execution, table, outputs, timers, clock)
+        return self._vote(copy, effects, table, clock)
 
-    def _vote(  # noqa: PLR0913 - all that a vote is made of
+    def _vote(
         self,
         copy: WorkingCopy,
-        done: Done,
+        effects: Effects,
         table: pa.Table | None,
-        outputs: dict[str, pa.Table],
-        timers: TimerHeads,
         clock: _Stopwatch,
     ) -> Vote:
         place, targets = self.task.place, self.task.targets
         attempt = place.attempt(self.partition)
-        files = self._state(copy, done, attempt)
+        files = self._state(copy, effects.changes, attempt)
         clock.lap("state_s")
         faults.hit("P4")
         staging = Staging(place.point(self.begun.info.epoch, attempt))
-        for name, rows in outputs.items():
-            staging.output(name, rows, targets[name])
-        if DEAD in targets and done.dead:
-            dead = rows_table(done.dead, schema_of(DEAD_SCHEMA))
+        for name, rows in effects.outputs.items():
+            numbers = sequence(rows.num_rows, self.partition)
+            staging.output(name, rows.append_column(SEQ, numbers), targets[name])
+        if DEAD in targets and effects.dead:
+            dead = rows_table(effects.dead, schema_of(DEAD_SCHEMA))
             staging.output(DEAD, dead, targets[DEAD])
         clock.lap("stage_s")
         operator = OperatorVote(
-            files=files, timers=timers, entries_delta=done.log.added
+            files=files, timers=effects.timers, entries_delta=effects.changes.added
         )
-        metrics = {**clock.laps, "dead_letters": len(done.dead)}
-        if not isinstance(done, Folding) and done.late_rows:
-            metrics[LATE_ROWS] = done.late_rows
+        metrics = {**clock.laps, "dead_letters": len(effects.dead)}
+        if effects.late:
+            metrics[LATE_ROWS] = effects.late
         moved = {"files_read": copy.files_read, "groups_taken": copy.groups_taken}
         metrics |= {name: count for name, count in moved.items() if count}
         return Vote(
@@ -365,10 +376,10 @@ class _Turn:
         )
 
     def _state(
-        self, copy: WorkingCopy, done: Done, attempt: str
+        self, copy: WorkingCopy, log: EntryLog, attempt: str
     ) -> tuple[StateFile, ...]:
         """Write the change file and its local redo; nothing if nothing changed."""
-        log, epoch, place = done.log, self.begun.info.epoch, self.task.place
+        epoch, place = self.begun.info.epoch, self.task.place
         if log.is_empty:
             return ()
         path = RegionPaths(place.region).state_file(self.program.uid, epoch, attempt)
@@ -380,21 +391,8 @@ class _Turn:
             groups=copy.groups,
         )
         copy.write_redo(path, log, self.layout)
-        if isinstance(log, ChangeLog):
-            log.forget()
+        log.forget()
         return (file,)
-
-    def _output(self, done: Done, name: str) -> pa.Table:
-        try:
-            table = done.table(name)
-        except RowError as error:
-            raise user_error(
-                error,
-                operator=done.uid,
-                where=f"output {name!r}",
-                epoch=self.begun.info.epoch,
-            ) from error
-        return table.append_column(SEQ, sequence(table.num_rows, self.partition))
 
 
 class _Stopwatch:

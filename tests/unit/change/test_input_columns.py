@@ -19,7 +19,7 @@ def changes(columns: str, given: str | None = None, *retired: str) -> InputChang
         STORED,
         declared,
         sources=["orders"],
-        retired=frozenset(retired),
+        retired=frozenset(("orders", column) for column in retired),
         epoch=41,
     )
 
@@ -95,11 +95,11 @@ def test_what_is_refused_with_a_diff(columns: str, given: str, says: str) -> Non
         changes(columns, given).check()
 
     assert raised.value.message == (
-        "could not use the columns of source 'orders': expected those that epoch 41"
-        f" read, more, or wider ones, found {says}"
+        "source 'orders' needs the columns that epoch 41 read, more, or wider ones,"
+        f" got {says}"
     )
-    assert "flow.retired('orders.amount')" in raised.value.hint
-    changes(columns, given, "orders.amount").check()
+    assert "flow.retired_columns('orders', 'amount')" in raised.value.hint
+    changes(columns, given, "amount").check()
 
 
 def test_an_epoch_of_an_older_writer_says_nothing_of_columns() -> None:

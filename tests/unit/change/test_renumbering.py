@@ -16,6 +16,7 @@ import pytest
 import riverlock as rl
 from riverlock.change.renumbering import Renumbering, plan_renumbering
 from riverlock.core.errors import InvalidConfigError
+from riverlock.flow.inside import program_of
 from riverlock.program.meaning import meanings_of
 from riverlock.snapshot.format.records import (
     FORMAT,
@@ -80,7 +81,7 @@ def flow_of(*steps: Step) -> rl.Flow:
 
 def manifest_of(flow: rl.Flow) -> Manifest:
     """What an epoch in which every operator has state says of a flow."""
-    meanings = meanings_of(flow)
+    meanings = meanings_of(program_of(flow))
     kinds: dict[str, list[str]] = defaultdict(list)
     for uid, meaning in meanings.items():
         kinds[meaning.kind].append(uid)
@@ -108,7 +109,9 @@ def manifest_of(flow: rl.Flow) -> Manifest:
 
 
 def compared(before: rl.Flow, after: rl.Flow) -> Renumbering:
-    return plan_renumbering(manifest_of(before), meanings_of(after), after.generated)
+    return plan_renumbering(
+        manifest_of(before), meanings_of(program_of(after)), program_of(after).generated
+    )
 
 
 def uids(found: Renumbering) -> list[str]:
@@ -169,7 +172,7 @@ def source_of(path: str) -> Step:
 def timed(condition: str) -> Step:
     def declare(flow: rl.Flow, stream: Any) -> None:
         rows = stream.where(condition).event_time("at").key_by("k")
-        rows.count(uid=f"c{len(flow.keyed)}")
+        rows.count(uid=f"c{len(program_of(flow).keyed)}")
 
     return declare
 
@@ -352,7 +355,9 @@ def test_sinks_are_told_by_their_places() -> None:
 
 
 def test_sinks_of_which_nothing_is_left_have_no_meaning() -> None:
-    assert "memory-1" not in meanings_of(flow_of(write_to(rl.sinks.memory())))
+    assert "memory-1" not in meanings_of(
+        program_of(flow_of(write_to(rl.sinks.memory())))
+    )
 
 
 def test_the_only_one_of_its_kind_is_no_other() -> None:
@@ -380,7 +385,9 @@ def test_what_has_neither_state_nor_offset_may_be_replaced() -> None:
         manifest_of(before), operators={"process-1": empty, "process-2": empty}
     )
 
-    assert not plan_renumbering(newest, meanings_of(after), after.generated).moved
+    assert not plan_renumbering(
+        newest, meanings_of(program_of(after)), program_of(after).generated
+    ).moved
 
 
 def test_epochs_of_older_writers_say_nothing() -> None:
@@ -388,7 +395,9 @@ def test_epochs_of_older_writers_say_nothing() -> None:
     after = flow_of(process_of(Other()), process_of(Limit()))
     newest = msgspec.structs.replace(manifest_of(before), meanings={})
 
-    assert not plan_renumbering(newest, meanings_of(after), after.generated).moved
+    assert not plan_renumbering(
+        newest, meanings_of(program_of(after)), program_of(after).generated
+    ).moved
 
 
 def of_another_version(flow: rl.Flow) -> Manifest:
@@ -406,14 +415,18 @@ def test_another_version_of_python_or_of_ours_stops_no_flow(
 ) -> None:
     newest, after = of_another_version(flow_of(*pair)), flow_of(*pair)
 
-    assert not plan_renumbering(newest, meanings_of(after), after.generated).moved
+    assert not plan_renumbering(
+        newest, meanings_of(program_of(after)), program_of(after).generated
+    ).moved
 
 
 def test_places_are_compared_whatever_version_wrote_them() -> None:
     first, second = PAIRS["directories"]
     newest, after = of_another_version(flow_of(first, second)), flow_of(second, first)
 
-    found = plan_renumbering(newest, meanings_of(after), after.generated)
+    found = plan_renumbering(
+        newest, meanings_of(program_of(after)), program_of(after).generated
+    )
 
     assert uids(found) == ["files-1", "files-2"]
 

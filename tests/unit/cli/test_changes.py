@@ -40,7 +40,7 @@ def test_changes_of_all_operators_since_a_name(cli: Any, shop: Path) -> None:
     [
         (("1",), 1, "expected FROM..TO"),
         (("..2",), 1, "expected FROM..TO"),
-        (("2..1",), 1, "not before its begin"),
+        (("2..1",), 1, "not before the start"),
         (("0..9",), 3, "epochs 0 to 2"),
         (("0..", "nobody"), 3, "pairs, velocity"),
     ],

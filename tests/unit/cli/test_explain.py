@@ -23,7 +23,7 @@ def test_explain_a_key(cli: Any, shop: Path) -> None:
     found = cli("explain", shop, "--operator", "pairs", "--key", '["x", 1]', "--json")
 
     assert "epoch 0" in shown.out
-    assert "files-1 0 to 3, 3 rows" in shown.out
+    assert "files-1 0 to 3, 3 records" in shown.out
     assert "epoch 2" not in shown.out
     assert [t["first"] for t in found.json] == [0, 1]
     gone = cli("explain", shop, "--operator", "velocity", "--key", "zoe")

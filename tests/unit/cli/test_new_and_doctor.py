@@ -45,7 +45,7 @@ def test_new_refuses_a_folder_with_content(cli: Any, tmp_path: Path) -> None:
     done = cli("new", tmp_path)
 
     assert done.code == 1
-    assert "something in it" in done.err
+    assert "files in it" in done.err
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
 
 
@@ -93,7 +93,7 @@ def test_doctor_says_what_to_mend(
     assert done.code == 1
     assert "8 of 8 writers were told that they were first" in done.out
     assert "pip install 'riverlock[java]'" in done.out
-    assert done.out.endswith("not all is well\n")
+    assert done.out.endswith("something is missing\n")
 
 
 @pytest.mark.parametrize(("second", "is_right"), [(4, True), (-3, False), (13, False)])

@@ -19,7 +19,7 @@ def test_restore_shows_its_plan_and_acts_only_when_told(cli: Any, shop: Path) ->
     assert "epochs 1 to 2" in shown.out
     assert "sink files-2 (files)  4 rows are withdrawn" in shown.out
     assert "input files-1" in shown.out
-    assert "nothing was changed; --yes does it" in shown.out
+    assert "nothing was changed; use --yes to do it" in shown.out
     assert planned.json["done"] is False
     assert planned.json["plan"]["inputs"] == {"files-1": {"to": 3, "from": 9}}
     assert len(cli("snapshots", shop, "--json").json) == 3

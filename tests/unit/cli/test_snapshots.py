@@ -106,7 +106,7 @@ def test_an_epoch_where_a_store_is_meant_is_told(cli: Any, shop: Path) -> None:
         done = cli(command, f"{shop}@1")
 
         assert done.code == 1
-        assert "leave @1 away" in done.err
+        assert "leave out @1" in done.err
     assert cli("snapshots", f"{shop}x@1").code == 3
 
 

@@ -101,7 +101,7 @@ def test_status_crashed_from_manifests_alone(
 
     assert done.out.startswith("shop: crashed (run 2")
     assert "lag          unknown" in done.out
-    assert "it goes on where it was" in done.out
+    assert "it continues where it was" in done.out
 
 
 def test_status_failed_shows_the_error(cli: Any, shop: Path, catalog: Catalog) -> None:

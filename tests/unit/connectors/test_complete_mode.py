@@ -21,8 +21,7 @@ from riverlock.connectors.base.stager import StagePoint, Stager
 from riverlock.connectors.builtin_committers import ConsoleCommitter, MemoryCommitter
 from riverlock.connectors.builtin_stagers import TableStager
 from riverlock.core.types import schema_of
-from riverlock.engines.jobs.sink_committers import committer_of
-from riverlock.program.graph import Write
+from riverlock.engines.jobs.epoch_functions import EpochFunctionCommitter
 from riverlock.sinks import MemorySink
 from riverlock.snapshot.format.records import SinkOutput
 from riverlock.snapshot.past import StorePast
@@ -31,7 +30,6 @@ from riverlock.storage.local import LocalStorage
 SCHEMA = schema_of("k string, n bigint")
 Rows = list[tuple[Any, ...]]
 NO_CATALOG: Any = None
-NO_NODE: Any = None
 
 
 class Table:
@@ -73,7 +71,7 @@ def sqlite(folder: Path) -> tuple[Any, Callable[[], Rows]]:
         with closing(sqlite3.connect(folder / "out.db")) as database:
             return database.execute("SELECT k, n FROM t").fetchall()
 
-    return rl.sinks.sql(url, table="t", mode="replace", create=True), rows
+    return rl.sinks.sql(url, table="t", how="replace", create=True), rows
 
 
 def delta(folder: Path) -> tuple[Any, Callable[[], Rows]]:
@@ -136,11 +134,11 @@ class Session:
 def test_a_function_is_told_that_the_table_is_empty(tmp_path: Path) -> None:
     calls: list[Any] = []
     sink = rl.sinks.for_each_epoch(lambda frame, epoch: calls.append((epoch, frame)))
-    committer = committer_of(
-        Write(uid="out", input=NO_NODE, sink=sink, replaces=True),
-        SinkUse(uid="out", schema=SCHEMA, replaces=True),
+    committer = EpochFunctionCommitter(
+        sink,
         LocalStorage(tmp_path),
         Session(),  # type: ignore[arg-type]
+        SCHEMA,
     )
 
     committer.commit(3, SinkOutput(kind="for_each_epoch", replaces=True))

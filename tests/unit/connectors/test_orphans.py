@@ -15,6 +15,7 @@ from tests.unit.snapshot.small_flow import GROUPS, Row, SmallFlow, output_of
 
 import riverlock as rl
 from riverlock.core.errors import CommitRejectedError, InvalidConfigError
+from riverlock.driver.region_loop import RegionDriver
 
 ROWS: list[Row] = [(f"k{n * 7 % 5}", n % 11) for n in range(12)]
 
@@ -30,15 +31,15 @@ class AnyFlow(SmallFlow):
     uid: str | None = "out"
     sink: Any = None
     # A uid and an epoch.
-    retired: tuple[str, int] | None = None
+    abandoned: tuple[str, int] | None = None
 
     def build(self) -> rl.Flow:
         flow = rl.Flow("small", key_groups=GROUPS)
         rows = flow.read(source("k string, v long"), uid="rows")
         sums = rows.key_by("k").process(self.process(), uid="op")
         sums.write(self.sink, uid=self.uid)
-        if self.retired is not None:
-            flow.retired(self.retired[0], epoch=self.retired[1])
+        if self.abandoned is not None:
+            flow.abandoned(self.abandoned[0], epoch=self.abandoned[1])
         return flow
 
 
@@ -61,21 +62,17 @@ def dies(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def until_decided(flow: SmallFlow, whole: int = 2) -> None:
         newest = flow.run(whole) + 1
-        real = SmallFlow._driver
 
-        def mortal(self: SmallFlow, *args: Any) -> Any:
-            driver = real(self, *args)
-
+        def mortal(_: SmallFlow, driver: RegionDriver) -> None:
             def commit(epoch: int, _: object) -> None:
                 if epoch == newest:
                     raise Died
 
             for committer in driver.committers.values():
                 monkeypatch.setattr(committer, "commit", commit)
-            return driver
 
         with monkeypatch.context() as patched:
-            patched.setattr(SmallFlow, "_driver", mortal)
+            patched.setattr(SmallFlow, "begun", mortal)
             with pytest.raises(Died):
                 flow.run(1)
         assert flow.catalog.epochs()[-1] == newest
@@ -104,9 +101,9 @@ def test_files_whose_directory_is_gone_are_told(tmp_path: Path, dies: Any) -> No
     new = AnyFlow(old.store, ROWS, tmp_path, uid="new", sink=files(tmp_path / "new"))
     with pytest.raises(CommitRejectedError, match="put it back") as caught:
         new.run()
-    assert "flow.retired('out', epoch=2)" in str(caught.value)
+    assert "flow.abandoned('out', epoch=2)" in str(caught.value)
     assert not (tmp_path / "old").exists()
-    new.retired = ("out", 2)
+    new.abandoned = ("out", 2)
     new.run()
     (tmp_path / "elsewhere").rename(tmp_path / "old")
 
@@ -167,7 +164,7 @@ def test_rows_that_wait_for_a_table_can_be_given_up(tmp_path: Path, dies: Any) -
             ROWS,
             tmp_path,
             uid=uid,
-            retired=("out", 2),
+            abandoned=("out", 2),
             sink=table(tmp_path, uid),
         )
         new.run(0)
@@ -193,7 +190,7 @@ def test_giving_up_an_epoch_that_is_left_in_the_code_gives_up_no_other(
 ) -> None:
     flow = AnyFlow(tmp_path / "store", ROWS, tmp_path, sink=table(tmp_path, "us"))
     flow.run(1)
-    flow.retired = ("out", 0)
+    flow.abandoned = ("out", 0)
 
     dies(flow, 1)
 
@@ -205,9 +202,9 @@ def test_an_epoch_that_is_yet_to_come_cannot_be_given_up(tmp_path: Path) -> None
     """The store was put back, say: the next epoch of that number is another one."""
     flow = AnyFlow(tmp_path / "store", ROWS, tmp_path, sink=table(tmp_path, "us"))
     flow.run(1)
-    flow.retired = ("out", 1)
+    flow.abandoned = ("out", 1)
 
-    with pytest.raises(InvalidConfigError, match="take it out of the code"):
+    with pytest.raises(InvalidConfigError, match="remove it from the code"):
         flow.run(1)
 
     assert flow.catalog.epochs() == [0]
@@ -224,14 +221,11 @@ def test_an_epoch_that_another_run_decides_meanwhile_is_seen_to(
     new = AnyFlow(
         old.store, ROWS, tmp_path / "new", uid="alerts", sink=files(tmp_path / "new")
     )
-    real = AnyFlow._driver
 
-    def overtaken(self: AnyFlow, *args: Any) -> Any:
-        driver = real(self, *args)
+    def overtaken(*_: Any) -> None:
         (tmp_path / "manifest").rename(manifest)
-        return driver
 
-    monkeypatch.setattr(AnyFlow, "_driver", overtaken)
+    monkeypatch.setattr(AnyFlow, "begun", overtaken)
     new.run()
     old.out = tmp_path / "old"
     assert old.written() == output_of(ROWS[:6])

@@ -10,7 +10,8 @@ from tests.unit.change.test_renumbering import manifest_of
 
 import riverlock as rl
 from riverlock.core.errors import InvalidConfigError
-from riverlock.engines.jobs.continuing import check_here
+from riverlock.driver.starting.continuing import check_here
+from riverlock.flow.inside import program_of
 
 NAMES = ["files", "delta", "sqlite", "source"]
 
@@ -60,7 +61,7 @@ def test_another_directory_is_told(
     monkeypatch.chdir(home.with_name("away"))
 
     with pytest.raises(InvalidConfigError, match="nothing was changed") as caught:
-        check_here(flow_of(name, given), newest, {})
+        check_here(program_of(flow_of(name, given)), newest, {})
 
     assert f"start it in {home}, or write the whole path" in caught.value.hint
     assert list(Path.cwd().iterdir()) == []
@@ -75,8 +76,8 @@ def test_it_is_told_also_where_there_is_something_of_that_name(
     monkeypatch.chdir(home.with_name("away"))
     Path("out").touch()
 
-    with pytest.raises(InvalidConfigError, match="which it meant when the flow"):
-        check_here(flow_of(name, "out"), newest, {})
+    with pytest.raises(InvalidConfigError, match="as when the flow"):
+        check_here(program_of(flow_of(name, "out")), newest, {})
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -87,7 +88,7 @@ def test_what_moved_with_its_directory_is_the_same(
     monkeypatch.chdir(home.with_name("away"))
     write(name, Path("out"))
 
-    check_here(flow_of(name, "out"), newest, {})
+    check_here(program_of(flow_of(name, "out")), newest, {})
 
 
 def test_an_empty_directory_is_not_what_was_moved(
@@ -98,8 +99,8 @@ def test_an_empty_directory_is_not_what_was_moved(
     Path("out").mkdir()
 
     for name, manifest in newest.items():
-        with pytest.raises(InvalidConfigError, match="which it meant when the flow"):
-            check_here(flow_of(name, "out"), manifest, {})
+        with pytest.raises(InvalidConfigError, match="as when the flow"):
+            check_here(program_of(flow_of(name, "out")), manifest, {})
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -109,4 +110,4 @@ def test_the_whole_path_means_the_same_everywhere(
     newest = manifest_of(flow_of(name, "out"))
     monkeypatch.chdir(home.with_name("away"))
 
-    check_here(flow_of(name, str(home / "out")), newest, {})
+    check_here(program_of(flow_of(name, str(home / "out"))), newest, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections import Counter
@@ -16,8 +17,10 @@ from tests.unit.snapshot.local_flow import source
 from tests.unit.snapshot.small_flow import GROUPS, Row, SmallFlow, output_of
 
 import riverlock as rl
-from riverlock.core.errors import CommitRejectedError
+from riverlock.core.errors import CommitRejectedError, FencedError
 from riverlock.snapshot.verbs.restore import plan_restore, restore
+from riverlock.storage.local import LocalStorage
+from riverlock.testing import SinkRun
 
 ROWS: list[Row] = [(f"k{n * 7 % 5}", n % 11) for n in range(60)]
 
@@ -92,6 +95,44 @@ def test_epochs_that_a_sink_has_lost_end_the_start(tmp_path: Path, kind: str) ->
     assert "nothing was written" in str(raised.value)
     assert flow.output() == output_of(ROWS[:9])
     assert flow.catalog.epochs()[-1] == newest, "no epoch was decided"
+
+
+@KINDS
+@pytest.mark.parametrize("first", [0, 3])
+def test_a_sink_that_goes_back_under_a_live_run_ends_it(
+    tmp_path: Path, kind: str, first: int
+) -> None:
+    """Also to before its first epoch: the epochs between would be missing."""
+    sink = made(tmp_path, kind)
+    store = LocalStorage(tmp_path / "store")
+    run = SinkRun(sink=sink.sink(), storage=store, run=1, flow="small")
+    numbers = range(first)
+    for epoch in numbers:
+        run.commit(epoch, run.stage(epoch, [(epoch, "a", epoch)]))
+    backup = kept(sink)
+    for epoch in (first, first + 1) if first else (first,):
+        run.commit(epoch, run.stage(epoch, [(epoch, "a", epoch)]))
+    put_back(sink, backup)
+    output = run.stage(9, [(9, "a", 9)])
+
+    with pytest.raises((CommitRejectedError, FencedError)):
+        run.commit(9, output)
+
+    assert ids_in(sink) == list(numbers)
+
+
+def ids_in(sink: Written) -> list[int]:
+    """Return the rows of ``SinkRun`` that readers see."""
+    match sink.kind:
+        case "sqlite":
+            with closing(sqlite3.connect(sink.out / "out.db")) as database:
+                return [i for (i,) in database.execute("SELECT id FROM sums")]
+        case "delta":
+            found = DeltaTable(str(sink.out)).to_pyarrow_table().to_pylist()
+            return sorted(row["id"] for row in found)
+        case _:
+            files = sorted(sink.out.glob("epoch=*/*.json"))
+            return [json.loads(file.read_text())["id"] for file in files]
 
 
 @KINDS

@@ -87,10 +87,10 @@ def test_codes_are_distinct() -> None:
 def test_messages_say_where_and_what_to_do() -> None:
     found = {type(e).__name__: str(e) for e in EXAMPLES}
 
-    assert found["InvalidConfigError"] == "could not use x: expected a, found b"
+    assert found["InvalidConfigError"].startswith("x needs a, got b\n  /")
     assert found["StorageNotFoundError"] == "could not read a/b: no such object"
     assert found["UserCodeError"].startswith(
-        "user code raised ZeroDivisionError: division by zero at operator 'op',"
+        "user code raised ZeroDivisionError: division by zero, at operator 'op',"
         " on_event, key ('a', None), epoch 7\n  app.py:3 in on_event: 1 / 0\n"
         "  record: Record(a=1)"
     )

@@ -6,6 +6,7 @@ import pytest
 
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
+from riverlock.flow.inside import node_of
 from riverlock.program.graph import Relational, RowWise
 
 if TYPE_CHECKING:
@@ -33,15 +34,18 @@ def _stream() -> rl.Stream:
 def test_filter_by_sql_or_a_column_is_where(condition: Any) -> None:
     kept = _stream().filter(condition)
 
-    assert kept.schema == _stream().schema
-    assert isinstance(kept.node, Relational)
-    assert (kept.node.operation, kept.node.arguments) == ("where", (condition,))
+    kept.key_by("k")
+    with pytest.raises(InvalidFlowError, match="k, v"):
+        kept.key_by("other")
+    node = node_of(kept)
+    assert isinstance(node, Relational)
+    assert (node.operation, node.arguments) == ("where", (condition,))
 
 
 def test_filter_by_a_function_handles_records() -> None:
     kept = _stream().filter(lambda r: r.v > 1)
 
-    assert isinstance(kept.node, RowWise)
+    assert isinstance(node_of(kept), RowWise)
 
 
 @pytest.mark.parametrize("more", [{"uid": "big"}, {"on_error": rl.sinks.memory()}])
@@ -52,5 +56,5 @@ def test_what_only_a_function_needs_is_refused(condition: Any, more: Any) -> Non
 
 
 def test_what_is_no_condition_is_refused() -> None:
-    with pytest.raises(InvalidFlowError, match="argument of filter"):
+    with pytest.raises(InvalidFlowError, match="function of one record, SQL text or"):
         _stream().filter(cast("Any", 5))

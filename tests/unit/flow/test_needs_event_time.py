@@ -14,7 +14,7 @@ from riverlock.testing import run_local
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from riverlock.flow.stream import KeyedStream
+    from riverlock.flow.keyed_stream import KeyedStream
 
 COLUMNS = "k string, n long, at timestamp"
 T = datetime(2026, 1, 1, tzinfo=UTC)

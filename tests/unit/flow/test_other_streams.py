@@ -29,7 +29,7 @@ def stream() -> Any:
             lambda: stream().window(rl.tumbling("1 hour")).write(rl.sinks.memory()),
             r"\.agg\(\.\.\.\), \.count\(\)",
         ),
-        (lambda: stream().wehre("v > 1"), "no attribute 'wehre'$"),
+        (lambda: stream().wehre("v > 1"), "no attribute 'wehre'; did you mean 'where'"),
     ],
 )
 def test_methods_of_other_streams_are_pointed_to(
@@ -60,9 +60,9 @@ def test_what_was_found_is_named_not_listed(use: Callable[[Any], Any]) -> None:
     with pytest.raises(InvalidFlowError) as caught:
         use(stream())
 
-    assert "(" not in str(caught.value)
+    assert "(" not in caught.value.message
 
 
 def test_aggregates_without_names_are_refused() -> None:
-    with pytest.raises(InvalidFlowError, match=r"named aggregates.*found 'count"):
+    with pytest.raises(InvalidFlowError, match=r"named aggregates.*got 'count"):
         stream().key_by("k").agg("count(*)")

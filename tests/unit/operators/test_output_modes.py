@@ -10,6 +10,7 @@ import pytest
 
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
+from riverlock.flow.inside import program_of
 
 HOURS = rl.tumbling("1 hour")
 EARLY = rl.early(count=2)
@@ -29,7 +30,7 @@ REFUSED: dict[str, tuple[Callable[[Any], rl.Stream], str, str]] = {
     ),
     "joined": (
         lambda keyed: keyed.join(keyed, window=HOURS),
-        "window of a join is given once",
+        "window of a join emits once",
         "leave the mode out",
     ),
     "applied": (
@@ -75,7 +76,7 @@ def test_windows_whose_rows_cannot_be_replaced_say_why(name: str, mode: str) -> 
     made, why, instead = REFUSED[name]
     flow = rl.Flow("modes")
     rows = made(stream(flow).key_by("k"))
-    uid = flow.keyed[-1].uid
+    uid = program_of(flow).keyed[-1].uid
 
     with pytest.raises(InvalidFlowError, match=f"mode '{mode}' of '{uid}'") as raised:
         rows.write(rl.sinks.memory(), mode=mode)
@@ -97,7 +98,7 @@ def test_rows_of_a_key_change_and_those_of_windows_do_not() -> None:
     hours.write(memory, mode="append", uid="appended")
     hours.write(memory, mode="update", uid="updated")
 
-    outputs = {w.uid: getattr(w.input, "name", None) for w in flow.writes}
+    outputs = {w.uid: getattr(w.input, "name", None) for w in program_of(flow).writes}
     assert outputs == {"totals-out": "main", "appended": "main", "updated": "updates"}
 
 
@@ -120,7 +121,7 @@ def test_windows_of_all_kinds_have_rows_that_can_be_replaced() -> None:
         rows.write(rl.sinks.memory(), mode="update", uid=uid)
         rows.write(rl.sinks.memory(), mode="complete", uid=f"all-{uid}")
 
-    tables = {k.uid: k.keys for k in flow.keyed if k.uid.endswith("-table")}
+    tables = {k.uid: k.keys for k in program_of(flow).keyed if k.uid.endswith("-table")}
     window = ("k", "window_start", "window_end")
     assert tables == {
         "all-reduced-table": window,
@@ -137,7 +138,7 @@ def test_windows_of_all_kinds_have_rows_that_can_be_replaced() -> None:
 def test_sessions_need_sinks_that_take_rows_back() -> None:
     flow, url = rl.Flow("modes"), "sqlite:///sessions.db"
     rows = stream(flow).key_by("k").window(rl.sessions("1 hour")).count()
-    upsert: Any = {"table": "t", "mode": "upsert", "key": ["k", "window_start"]}
+    upsert: Any = {"table": "t", "how": "upsert", "key": ["k", "window_start"]}
     for sink in (
         rl.sinks.sql(url, **upsert),
         rl.sinks.sql(url, deletes="other", **upsert),

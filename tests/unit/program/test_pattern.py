@@ -13,6 +13,8 @@ from riverlock.program.pattern import Pattern
 
 T = datetime(2026, 1, 1, tzinfo=UTC)
 NO_FUNCTION: Any = "a"
+OF_NONE: Any = lambda: True  # noqa: E731
+OF_THREE: Any = lambda a, b, c: True  # noqa: E731
 
 
 def second(number: int) -> datetime:
@@ -191,9 +193,9 @@ def test_predicates_written_in_c_take_the_event() -> None:
         (lambda: rl.pattern("", letter("a")), "step of a pattern", "a name"),
         (lambda: rl.pattern(letter("a"), letter("a")), "step of a pattern", "a name"),
         (lambda: rl.pattern("a", NO_FUNCTION), "predicate of step 'a'", "a function"),
-        (lambda: rl.pattern("a", lambda: True), "predicate of step 'a'", "a function"),
+        (lambda: rl.pattern("a", OF_NONE), "predicate of step 'a'", "a function"),
         (
-            lambda: rl.pattern("a", lambda a, b, c: True),
+            lambda: rl.pattern("a", OF_THREE),
             "predicate of step 'a'",
             "a function of the event, or",
         ),

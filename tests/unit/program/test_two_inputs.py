@@ -8,6 +8,7 @@ import pytest
 
 import riverlock as rl
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError, UserCodeError
+from riverlock.flow.inside import program_of
 from riverlock.testing import harness, run_local
 
 T = datetime(2024, 1, 1, tzinfo=UTC)
@@ -138,15 +139,18 @@ def source(schema: str) -> Any:
     return rl.sources.files("nowhere", format="json", schema=schema)
 
 
-def streams(left: str = ORDERS, right: str = PROFILES) -> tuple[Any, Any]:
-    flow = rl.Flow("two")
+def streams(
+    left: str = ORDERS, right: str = PROFILES, flow: rl.Flow | None = None
+) -> tuple[Any, Any]:
+    flow = flow or rl.Flow("two")
     orders = flow.read(source(left), uid="orders").event_time("at", delay="1 minute")
     profiles = flow.read(source(right), uid="profiles").event_time("since")
     return orders, profiles
 
 
 def test_flow_of_two_inputs_runs_without_spark() -> None:
-    orders, profiles = streams()
+    flow = rl.Flow("two")
+    orders, profiles = streams(flow=flow)
     done = orders.key_by("user").connect(profiles.key_by("name"))
     done.process(Match(), uid="match").write(rl.sinks.memory(), uid="out")
     later = T + rl.hours(2)
@@ -155,7 +159,7 @@ def test_flow_of_two_inputs_runs_without_spark() -> None:
         "profiles": [("ann", "Rome", T), ("cid", "Oslo", T + rl.minutes(90))],
     }
 
-    run = run_local(orders.flow, inputs, epoch_rows=1)
+    run = run_local(flow, inputs, epoch_rows=1)
 
     assert sorted(run.rows("out")) == [
         # The watermark is that of the side that is behind: right before 01:30.
@@ -174,7 +178,7 @@ def test_graph_shows_both_inputs() -> None:
     orders, profiles = streams()
     orders.key_by("user").connect(profiles.key_by("name")).process(Match(), uid="m")
 
-    nodes = orders.flow.describe()
+    nodes = program_of(orders).describe()
 
     (connect,) = [n for n in nodes if n["kind"] == "connect"]
     assert [nodes[i]["kind"] for i in connect["inputs"]] == ["eventtime", "eventtime"]

@@ -57,19 +57,19 @@ def age(flow: SmallFlow) -> None:
 
 def test_a_savepoint_that_is_killed_has_its_name_or_not(flow: SmallFlow) -> None:
     address = f"{flow.store}@2"
-    assert killed_at("P7", lambda: rl.stores.pin(address, "v1"))
+    assert killed_at("P7", lambda: rl.stores.savepoint(address, "v1"))
     assert flow.catalog.snapshots() == []
-    assert killed_at("V5", lambda: rl.stores.pin(address, "v1"))
+    assert killed_at("V5", lambda: rl.stores.savepoint(address, "v1"))
 
     # It is there, so a retry is told so; and it keeps its epoch.
-    with pytest.raises(InvalidConfigError, match="one that exists"):
-        rl.stores.pin(address, "v1")
+    with pytest.raises(InvalidConfigError, match="an existing one"):
+        rl.stores.savepoint(address, "v1")
     age(flow)
     sweep(flow.catalog, Retention(epochs=1, grace=timedelta(0)))
     assert flow.catalog.epochs() == [2, 3]
     assert flow.state("v1") == state_of(ROWS[:9])
-    rl.stores.unpin(str(flow.store), "v1")
-    rl.stores.pin(address, "v1")
+    rl.stores.drop_savepoint(str(flow.store), "v1")
+    rl.stores.savepoint(address, "v1")
     check_goes_on(flow)
 
 

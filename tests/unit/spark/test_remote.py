@@ -20,4 +20,4 @@ def test_a_virtual_machine_that_is_gone_is_named(error: Exception) -> None:
     found = explained(error, stage="count", epoch=4)
 
     assert isinstance(found, EpochAbortedError)
-    assert "virtual machine" in str(found)
+    assert "JVM" in str(found)

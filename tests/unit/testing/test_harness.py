@@ -123,7 +123,7 @@ def test_clock_and_watermark_can_be_set_and_moved() -> None:
     ],
 )
 def test_unknown_columns_are_refused(options: Any) -> None:
-    with pytest.raises(InvalidConfigError, match="one of user, amount"):
+    with pytest.raises(InvalidConfigError, match="one of the columns user, amount"):
         harness(Total(), input="user string, amount double", **options)
 
 

@@ -15,7 +15,7 @@ from riverlock.coordinator.votes import Vote
 from riverlock.core.hidden_columns import GROUP, SEQ
 from riverlock.core.types import schema_of
 from riverlock.operators.shipped import MAIN, EpochInfo, OperatorProgram
-from riverlock.program.process import Process
+from riverlock.program.process import KeyedLogic
 from riverlock.snapshot.format.records import StateFile
 from riverlock.snapshot.format.state_files import live, merge_tables, read_table
 from riverlock.state.copy.baseline import Baseline
@@ -48,7 +48,7 @@ class Tasks:
 
     storage: LocalStorage
     working_dir: Path
-    process: Process
+    process: KeyedLogic[Any]
     output: str
     parallelism: int = 2
     token: str = "run-1"

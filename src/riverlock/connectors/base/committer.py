@@ -1,4 +1,4 @@
-"""What runs in the driver for a sink: makes a decided epoch visible, once."""
+"""The driver's part of a sink: makes a decided epoch visible, once."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Owner:
 
     @property
     def mark(self) -> dict[str, str]:
-        """What says that a place is of this sink."""
+        """The text that marks a place as this sink's."""
         return {"flow": self.flow, "sink": self.sink}
 
     @property
     def claim(self) -> Claim:
-        """What a sink remembers of who has opened it last."""
+        """What a sink remembers about who opened it last."""
         return Claim(run=self.run, token=self.token)
 
 
@@ -59,11 +59,12 @@ class Committer(Protocol):
 
     Order of calls: ``open`` once per run, then ``commit`` for epochs in order; the
     newest epoch may be committed again by this or a later run, with the same output.
-    ``commit`` returns when readers see the epoch, whole. It is idempotent. Called from
-    one thread of the driver.
+    ``commit`` returns when readers see the whole epoch. It is idempotent. It is called
+    from one thread of the driver.
 
-    Whether an epoch is there is told by ``commit_of(epoch, output)``, never by its
-    number: a store that was put back from a backup decides the same numbers again.
+    Whether a sink has an epoch is decided by ``commit_of(epoch, output)``, never by the
+    epoch's number: a store that was put back from a backup decides the same numbers
+    again.
 
     Raises:
         FencedError: A run of another copy of the store has opened the sink since.
@@ -87,7 +88,7 @@ class Committer(Protocol):
 
 
 def of_the_origin(sink: str, place: str) -> InvalidConfigError:
-    """Return the error of a fork that would write where its origin writes.
+    """Return the error for a fork that would write where its origin writes.
 
     Both read the same input from the epoch of the fork on: readers would see it twice.
     """
@@ -95,19 +96,19 @@ def of_the_origin(sink: str, place: str) -> InvalidConfigError:
         f"sink {sink!r} of a fork",
         expected="an output of its own",
         found=f"{place}, which the flow it was forked from has written",
-        hint="nothing was written; name another place, or, if the fork is to go on"
-        " there in place of that flow, give the sink another uid",
+        hint="nothing was written; name another place, or, if the fork is to"
+        " replace that flow there, give the sink another uid",
     )
 
 
 def check_past(
     owner: Owner, claim: Claim | None, commit: Commit | None, place: str
 ) -> None:
-    """Check that what a sink remembers is of the past of the store that opens it.
+    """Check that what a sink remembers belongs to the past of the store that opens it.
 
     Args:
         owner: Who opens it.
-        claim: Who has opened it last, as the sink remembers.
+        claim: Who opened it last, as the sink remembers.
         commit: The newest epoch that it has.
         place: The sink's place, for people.
 
@@ -122,9 +123,9 @@ def check_past(
 
 
 def check_kept(owner: Owner, commit: Commit | None, *, place: str, name: str) -> None:
-    """Check that a sink still has what it was given: it may have been put back.
+    """Check that a sink still has what it received: it may have been put back.
 
-    The newest epoch of the store is not asked for. It may wait for its commit.
+    The newest epoch of the store is not required. It may wait for its commit.
 
     Args:
         owner: Who opens the sink.
@@ -147,14 +148,14 @@ def check_kept(owner: Owner, commit: Commit | None, *, place: str, name: str) ->
 def lacking(
     owner: Owner, has: int | None, given: int, name: str, way_out: str = ""
 ) -> CommitRejectedError:
-    """Return the error of a sink that has lost epochs.
+    """Return the error for a sink that has lost epochs.
 
     Args:
         owner: Who opens it.
         has: The newest epoch that it has.
-        given: The newest epoch that it had for sure.
+        given: The newest epoch that it certainly had.
         name: The sink's place, for people.
-        way_out: How to go on without these rows; else by another uid.
+        way_out: How to continue without these rows; by default with another uid.
     """
     lost, back = f"epochs up to {given}", ""
     if has is not None:
@@ -167,12 +168,12 @@ def lacking(
         epoch=None,
         what=f"{name} lacks the rows of {lost}, which it had: was it put back from a"
         " backup, or did it lose what it had acknowledged? nothing was written; bring"
-        f" the newer one back{back}; or, if these rows are to be given up, {go_on}",
+        f" the newer one back{back}; or, if these rows are to be abandoned, {go_on}",
     )
 
 
 def fenced(owner: Owner, found: Claim) -> FencedError:
-    """Return the error of a run whose sink another one has opened since."""
+    """Return the error for a run whose sink another run has opened since."""
     is_ours = found.run > owner.run and owner.past.has_run(found)
     whose = "" if is_ours else " of another copy of the store"
     return FencedError(
@@ -181,7 +182,7 @@ def fenced(owner: Owner, found: Claim) -> FencedError:
 
 
 def foreign(owner: Owner, found: Commit, place: str) -> ForeignEpochError:
-    """Return the error of a sink with an epoch that this store has not decided."""
+    """Return the error for a sink with an epoch that this store has not decided."""
     return ForeignEpochError(
         owner.sink, place=place, epoch=found.epoch, newest=owner.past.newest
     )

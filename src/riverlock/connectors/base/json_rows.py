@@ -1,6 +1,6 @@
 """Rows as JSON, with numbers and times as Spark writes them, and reads them back.
 
-Numbers that JSON has no word for are text: "NaN", "Infinity", "-Infinity".
+Numbers that JSON cannot express are text: "NaN", "Infinity", "-Infinity".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def sayable(value: Any) -> Any:
-    """Return plain data in which all numbers are such as JSON has.
+    """Return plain data in which JSON can express all numbers.
 
     >>> sayable({"a": [1.5, float("-inf")]})
     {'a': [1.5, '-Infinity']}
@@ -54,7 +54,7 @@ def json_rows(table: pa.Table) -> list[bytes]:
 
 
 def _may_be_odd(column: pa.ChunkedArray) -> bool:
-    """Tell whether there may be numbers that JSON has no word for."""
+    """Tell whether there may be numbers that JSON cannot express."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -88,7 +88,7 @@ def json_values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _fixer(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """Return how values of a type become JSON; Arrow gives maps as lists of pairs."""
+    """Return how values of a type become JSON; Arrow returns maps as lists of pairs."""
     import pyarrow as pa
 
     if pa.types.is_map(kind):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
 
+from riverlock.core.errors import InvalidFlowError
+
 if TYPE_CHECKING:
     from riverlock.connectors.base.committer import Committer
     from riverlock.connectors.base.stager import Stager
@@ -20,6 +22,8 @@ __all__ = [
     "Sink",
     "SinkUse",
     "TwoPhaseSink",
+    "check_dead_letter_sink",
+    "check_sink",
     "is_sink",
     "place_of",
 ]
@@ -32,8 +36,8 @@ PASSING = ("memory", "console")
 class Sink(Protocol):
     """A participant in the two-phase commit of an epoch.
 
-    Tasks stage rows (``Stager``), the driver commits what was voted for after the
-    manifest is decided, as often as it takes (``Committer``). A sink is described by a
+    Tasks stage rows (``Stager``). After the manifest is decided, the driver commits
+    what was voted for, as often as it takes (``Committer``). A sink is described by a
     frozen value; stager and committer are found by the value's type, or made by a
     ``TwoPhaseSink`` itself. It may have an attribute ``place``: see ``place_of``.
     """
@@ -49,10 +53,39 @@ def is_sink(value: object) -> TypeGuard[Sink]:
     return getattr_static(value, "kind", None) is not None
 
 
-def place_of(sink: Sink) -> str:
-    """Return where a sink writes, as its attribute ``place`` says.
+def check_sink(what: str, sink: object) -> None:
+    """Refuse what is no sink.
 
-    A text without secrets that tells it from others of its kind; empty if it has none.
+    Raises:
+        InvalidFlowError: It is none.
+    """
+    if is_sink(sink):
+        return
+    name = getattr(sink, "__name__", None)
+    is_ours = getattr(sink, "__module__", "") == "riverlock.sinks"
+    raise InvalidFlowError(
+        what,
+        expected="a sink from rl.sinks",
+        found=repr(sink),
+        hint=f"call it: rl.sinks.{name}(...)" if is_ours else "",
+    )
+
+
+def check_dead_letter_sink(what: str, sink: object) -> None:
+    """Refuse what is no sink for dead letters; None is fine.
+
+    Raises:
+        InvalidFlowError: It is none.
+    """
+    if sink is not None:
+        check_sink(what, sink)
+
+
+def place_of(sink: Sink) -> str:
+    """Return where a sink writes: its attribute ``place``.
+
+    This is a text without secrets that distinguishes it from others of its kind; empty
+    if it has none.
     """
     return str(getattr(sink, "place", ""))
 
@@ -74,7 +107,7 @@ class TwoPhaseSink(Sink, Protocol):
     """
 
     def stager(self, use: SinkUse) -> Stager:
-        """Return what stages rows inside tasks.
+        """Return the object that stages rows inside tasks.
 
         Raises:
             InvalidFlowError: The columns do not fit the sink.
@@ -82,28 +115,28 @@ class TwoPhaseSink(Sink, Protocol):
         ...
 
     def committer(self, use: SinkUse, storage: Storage) -> Committer:
-        """Return what commits epochs in the driver; connects in ``open``, not here."""
+        """Return the object that commits epochs; it connects in ``open``, not here."""
         ...
 
 
 @runtime_checkable
 class KeyedSink(Sink, Protocol):
-    """A sink that may keep one row of each key."""
+    """A sink that may keep one row per key."""
 
     def keeps_gone(self, column: str) -> bool:
         """Whether the row of a key stays where a boolean column says that it is gone.
 
-        False also if it keeps all rows: that column then tells readers.
+        Also False if the sink keeps all rows: that column then tells readers.
         """
         ...
 
 
 @runtime_checkable
 class Making(Protocol):
-    """A committer that makes what is missing when a run opens it."""
+    """A committer that creates what is missing when a run opens it."""
 
     def to_make(self) -> tuple[str, ...]:
-        """Return what is not there yet, in words; change nothing.
+        """Return what does not exist yet, in words; change nothing.
 
         Called after the sink has answered.
         """
@@ -115,7 +148,7 @@ class Probed(Protocol):
     """A committer that can tell, before a run, whether it would work."""
 
     def probe(self) -> None:
-        """Look whether the sink answers and fits; change nothing.
+        """Check that the sink answers and fits; change nothing.
 
         Raises:
             DefinitionError: It does not fit.

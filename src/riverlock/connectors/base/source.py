@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from riverlock.core.errors import InvalidConfigError
 
 if TYPE_CHECKING:
-    from riverlock.core.types import Schema
+    from riverlock.core.types import SchemaLike
 
 __all__ = ["Source", "check_missing"]
 
@@ -19,7 +19,7 @@ class Source(Protocol):
     A source names positions (*offsets*, JSON) and reads any range between two of them,
     as often as asked, with the same rows in the same order. It is described by a frozen
     value; the reader is found by the value's type. It may have an attribute ``place``,
-    a text without secrets that tells it from others of its kind.
+    a text without secrets that distinguishes it from others of its kind.
     """
 
     @property
@@ -28,13 +28,13 @@ class Source(Protocol):
         ...
 
     @property
-    def schema(self) -> Schema | None:
+    def schema(self) -> SchemaLike | None:
         """The columns, if known before Spark has looked."""
         ...
 
 
 def check_missing(missing: str) -> None:
-    """Check what is to be done about an input that does not exist.
+    """Check the policy for an input that does not exist.
 
     Raises:
         InvalidConfigError: It is neither ``fail`` nor ``wait``.

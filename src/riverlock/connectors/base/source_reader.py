@@ -1,4 +1,4 @@
-"""What the engine needs of a source while it runs."""
+"""What the engine needs from a source while it runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ if TYPE_CHECKING:
 
     from riverlock.snapshot.format.records import InputRange
 
-__all__ = ["Parted", "Reader", "Rechecked", "Situated", "check_situated"]
+__all__ = [
+    "Counted",
+    "Parted",
+    "Reader",
+    "Rechecked",
+    "Situated",
+    "check_read",
+    "check_situated",
+]
 
 
 class Reader(Protocol):
     """Names positions of a source and reads ranges between them.
 
-    Offsets are JSON. ``read`` of the same range gives the same rows in the same order
+    Offsets are JSON. ``read`` of the same range returns the same rows in the same order
     of partitions, in this run and every later one; a source that cannot do so raises
     ``SourceError``. All methods run in the driver, in one thread.
     """
@@ -24,13 +32,13 @@ class Reader(Protocol):
     def gives_positions(self) -> bool:
         """Whether rows of a range that is not empty carry their position.
 
-        For sources whose order Spark's own numbers of rows do not tell.
+        For sources whose order Spark's own row numbers do not reflect.
         """
         ...
 
     @property
     def can_read_ahead(self) -> bool:
-        """Whether ``advance`` and ``read`` may go on before the last range is done.
+        """Whether ``advance`` and ``read`` may continue before the last range is done.
 
         For sources that keep nothing of a range until it is committed.
         """
@@ -40,8 +48,8 @@ class Reader(Protocol):
     def is_repeatable(self) -> bool:
         """Whether stages of an epoch that read a range at different times see the same.
 
-        For sources that are sure to give the same rows, or fail. Others are read by
-        one stage, which stores the rows for the others.
+        For sources that are certain to return the same rows, or to fail. Others are
+        read by one stage, which stores the rows for the others.
         """
         ...
 
@@ -50,7 +58,7 @@ class Reader(Protocol):
         ...
 
     def latest(self, start: Any) -> Any:
-        """Return the offset after the last row that there is now."""
+        """Return the offset after the last row that exists now."""
         ...
 
     def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
@@ -70,32 +78,32 @@ class Reader(Protocol):
         ...
 
     def observed(self, rows: int) -> dict[str, float]:
-        """Learn how many rows the last range had; returns figures for the status."""
+        """Learn how many rows the last range had; return figures for the status."""
         ...
 
     def close(self) -> None:
-        """Let go of whatever is open."""
+        """Release whatever is open."""
         ...
 
 
 @runtime_checkable
 class Situated(Protocol):
-    """A reader whose offsets belong to a place, which may be another one by now."""
+    """A reader whose offsets belong to a place, which may have changed since."""
 
     def check_place(self, offset: Any) -> None:
-        """Look whether an offset is one of this place; asked before a run begins.
+        """Check that an offset belongs to this place; called before a run begins.
 
         Raises:
-            SourceError: It is not; nothing was read.
+            SourceError: It does not; nothing was read.
         """
         ...
 
 
 @runtime_checkable
 class Parted(Protocol):
-    """A reader whose rows can be read once for both, the stream and its ``.bad``.
+    """A reader whose rows can be read once for both the stream and its ``.bad``.
 
-    For sources that might tell them otherwise when they are read again.
+    For sources that might divide them differently when they are read again.
     """
 
     @property
@@ -104,11 +112,11 @@ class Parted(Protocol):
         ...
 
     def read_whole(self, start: Any, end: Any) -> Any:
-        """Return all rows of a range, and what is needed to tell the bad ones."""
+        """Return all rows of a range, and what is needed to recognise the bad ones."""
         ...
 
     def part(self, whole: Any, *, bad: bool) -> Any:
-        """Return the rows of the stream, or those of ``.bad``, by looking at each."""
+        """Return the rows of the stream, or those of ``.bad``, by checking each row."""
         ...
 
 
@@ -117,7 +125,7 @@ class Rechecked(Protocol):
     """A reader whose source may change while tasks read it."""
 
     def recheck(self, start: Any, end: Any) -> None:
-        """See, after a range was read, that it still is what was planned.
+        """Check, after a range was read, that it still is what was planned.
 
         Raises:
             SourceError: It is not; the epoch must not be decided.
@@ -125,10 +133,22 @@ class Rechecked(Protocol):
         ...
 
 
+@runtime_checkable
+class Counted(Protocol):
+    """A reader that knows how many rows a range had once it was read, not before."""
+
+    def rows_read(self) -> int | None:
+        """Return how many rows the last ``read`` gave to a stage that has run by now.
+
+        None: Spark has not counted, or nothing was read.
+        """
+        ...
+
+
 def check_situated(
     readers: Mapping[str, Reader], inputs: Mapping[str, InputRange]
 ) -> None:
-    """Look whether what was read so far was read at the places of these readers.
+    """Check that what was read so far was read at the places of these readers.
 
     Raises:
         SourceError: It was not; nothing was read.
@@ -136,3 +156,15 @@ def check_situated(
     for uid, reader in readers.items():
         if isinstance(reader, Situated) and uid in inputs:
             reader.check_place(inputs[uid].end)
+
+
+def check_read(readers: Mapping[str, Reader], inputs: Mapping[str, InputRange]) -> None:
+    """See, after tasks have read these ranges, that they are what was planned.
+
+    Raises:
+        SourceError: One is not; the epoch must not be decided.
+    """
+    for uid, span in inputs.items():
+        reader: object = readers.get(uid)
+        if isinstance(reader, Rechecked) and span.start != span.end:
+            reader.recheck(span.start, span.end)

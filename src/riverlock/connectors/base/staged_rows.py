@@ -57,7 +57,7 @@ def read_staged(storage: Storage, output: SinkOutput) -> pa.Table | None:
 def numbered_rows(
     storage: Storage, output: SinkOutput
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read rows with their number in the epoch, which is the same at every try.
+    """Read rows with their number in the epoch, which is the same at every attempt.
 
     Raises:
         SnapshotCorruptedError: A staged file is missing or altered.

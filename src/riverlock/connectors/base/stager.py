@@ -1,4 +1,4 @@
-"""What runs inside tasks for a sink: rows are staged, nothing is visible yet."""
+"""The tasks' part of a sink: rows are staged, nothing is visible yet."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class StagePoint:
 class Stager(Protocol):
     """Stages the rows of one task for one sink.
 
-    Called at most once per task attempt, with a table that has at least one row.
-    What it returns (JSON) goes into the manifest and comes back to the sink's commit.
-    Everything it wrote must be durable when it returns, and invisible to readers of
-    the sink; attempts that are not voted for are never mentioned again. Picklable.
+    Called at most once per task attempt, with a table that has at least one row. What
+    it returns (JSON) goes into the manifest and comes back to the sink's commit.
+    Everything it wrote must be durable when it returns, and invisible to readers of the
+    sink; attempts that are not voted for are never referred to again. Picklable.
     """
 
     def stage(self, table: pa.Table, at: StagePoint) -> list[Any]:
-        """Write the rows; returns tokens."""
+        """Write the rows; return tokens."""
         ...

@@ -1,4 +1,4 @@
-"""Where a database is: a URL, taken apart, whose password nobody gets to see."""
+"""Where a database is: a parsed URL whose password nobody gets to see."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Address:
         return f"{self.dialect}://{self.host or ''}{port}/{self.database}"
 
     def masked(self, text: str) -> str:
-        """Return a text, as of an error, without the password."""
+        """Return a text, such as that of an error, without the password."""
         secrets = [v for k, v in self.options if "pass" in k or "key" in k]
         for secret in (self.password, *secrets):
             if secret:
@@ -52,10 +52,10 @@ class Address:
 
 
 def parse_address(url: str) -> Address:
-    """Take a URL apart.
+    """Parse a URL.
 
     Raises:
-        InvalidConfigError: It is none, or of a database that we do not know.
+        InvalidConfigError: It is not a URL, or of a database that we do not know.
     """
     scheme, separator, _ = url.partition("://")
     dialect = _NAMES.get(scheme)
@@ -70,11 +70,11 @@ def parse_address(url: str) -> Address:
         port = parts.port
     except ValueError:
         raise InvalidConfigError(
-            "database URL", expected=_EXPECTED, found="one that cannot be parsed"
+            "database URL", expected=_EXPECTED, found="a URL that cannot be parsed"
         ) from None
     if not parts.path.strip("/"):
         raise InvalidConfigError(
-            "database URL", expected=_EXPECTED, found="no name of a database"
+            "database URL", expected=_EXPECTED, found="no database name"
         )
     return Address(
         dialect=dialect,
@@ -88,7 +88,7 @@ def parse_address(url: str) -> Address:
 
 
 def _file(rest: str) -> Address:
-    """Tasks and driver need not share a working directory, nor a notion of "~"."""
+    """Make the path absolute: tasks and driver may differ in directory and home."""
     path = unquote(rest.removeprefix("/"))
     if not rest.startswith("/") or not path or path == ":memory:":
         raise InvalidConfigError(

@@ -1,4 +1,4 @@
-"""What the driver does for a database: one transaction per epoch."""
+"""The driver's part of a database sink: one transaction per epoch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SqlCommitter:
     storage: Storage
     creates: bool
     replaces: bool
-    # Whether rows are taken away.
+    # Whether rows are removed.
     deletes: bool = False
     guarantee: str = (
         "exactly once: one transaction moves the rows of an epoch and writes its number"
@@ -69,7 +69,7 @@ class SqlCommitter:
         self._dialect = dialect_of(self.address)
 
     def probe(self) -> None:
-        """Look whether the database answers and the table fits; change nothing.
+        """Check whether the database answers and the table fits; change nothing.
 
         Raises:
             InvalidFlowError: The table does not fit the stream.
@@ -84,7 +84,7 @@ class SqlCommitter:
             self._check_rights(connection)
 
     def to_make(self) -> tuple[str, ...]:
-        """Return the file of SQLite and the table, as far as they are not there."""
+        """Return the SQLite file and the table, if they do not exist."""
         table = f"table {self.target.table} of {self.address}"
         if self._is_new():
             return (f"database {self.address.database}", table)
@@ -94,7 +94,7 @@ class SqlCommitter:
         return () if layout is not None else (table,)
 
     def _is_new(self) -> bool:
-        """Tell whether the file of SQLite is yet to be made."""
+        """Tell whether the SQLite file is yet to be created."""
         is_file = self.address.dialect == "sqlite"
         return self.creates and is_file and not Path(self.address.database).exists()
 
@@ -116,6 +116,7 @@ class SqlCommitter:
             if self.creates:
                 self._create(connection, owner)
             self._check(connection, creates=False)
+            self._tell_merging(connection)
             self._check_rights(connection)
             self._epochs.create(connection)
             self._epochs.claim(connection, self._place)
@@ -156,11 +157,28 @@ class SqlCommitter:
                 hint="create it, or let the sink do so: create=True",
             )
 
+    def _tell_merging(self, connection: Any) -> None:
+        """Tell of keys that differ for the stream, but not for the table."""
+        layout = self._dialect.layout(connection, self.target.table)
+        connection.rollback()
+        for name in self.target.key:
+            column = None if layout is None else layout.columns.get(name)
+            if column is not None and column.merging is not None:
+                log.warning(
+                    "sink %s: table %s compares key %r by %s: keys that differ only"
+                    " in case or in blanks at the end may be one row there, of which"
+                    " the last one wins",
+                    self.sink,
+                    self.target.table,
+                    name,
+                    column.merging,
+                )
+
     def _check_rights(self, connection: Any) -> None:
         """Try what commits and tasks will do, and leave nothing of it.
 
         Raises:
-            InvalidConfigError: We may not; says what to grant.
+            InvalidConfigError: We lack a right; says what to grant.
         """
         dialect, target = self._dialect, self.target
         self._check_upgrade(connection)
@@ -193,7 +211,7 @@ class SqlCommitter:
             )
 
     def _check_upgrade(self, connection: Any) -> None:
-        """Try whether the table of epochs can get what an older version lacks."""
+        """Check whether the table of epochs can get columns that it lacks."""
         dialect, table = self._dialect, self.target.beside(EPOCHS)
         if adding := additions(dialect, connection, table):
             self._try(
@@ -216,7 +234,7 @@ class SqlCommitter:
                 f"sink {self.sink!r}",
                 expected=f"{right}, at {self.address}",
                 found=self._words(error),
-                hint=f"nothing was written; let somebody who may do so run: {grant}",
+                hint=f"nothing was written; ask somebody who may to run: {grant}",
             ) from None
         finally:
             connection.rollback()
@@ -248,15 +266,15 @@ class SqlCommitter:
             self._sweep(connection, [s for s in staged if epoch_of(s) <= epoch])
 
     def _check_same(self, wanted: Commit, committed: Commit) -> None:
-        """Not only is there an epoch of that number, it is this one."""
+        """Check that the epoch of that number is this very one."""
         if not committed.matches(wanted):
             assert self._owner is not None
             raise foreign(self._owner, committed, self._place)
 
     def _check_history(self, epoch: int, committed: Commit | None) -> None:
-        """A database that was put back lacks epochs whose staging is gone."""
+        """Refuse a database that was put back: the staging of what it lacks is gone."""
         there = None if committed is None else committed.epoch
-        if self._newest is None or (there or 0) >= self._newest:
+        if self._newest is None or (there is not None and there >= self._newest):
             return
         raise CommitRejectedError(
             self.sink,
@@ -290,12 +308,12 @@ class SqlCommitter:
             self.sink,
             epoch=epoch,
             what=f"{what}; bring that database back and start again, or, if the rows of"
-            f" epoch {epoch} are to be given up, say flow.retired({self.sink!r},"
+            f" epoch {epoch} are to be abandoned, say flow.abandoned({self.sink!r},"
             f" epoch={epoch})",
         )
 
     def _check_unchanged(self, connection: Any, epoch: int) -> None:
-        """Refuse a table that would alter the rows by now; nobody changes it since."""
+        """Refuse a table that would by now alter the rows; then nobody changes it."""
         dialect, target = self._dialect, self.target
         # Whoever has read a table keeps it as it is to the end of the transaction.
         held = f"SELECT 1 FROM {dialect.quoted(target.table)} LIMIT 0"
@@ -355,7 +373,7 @@ class SqlCommitter:
 
     @contextmanager
     def _connected(self, epoch: int | None, *, creates: bool = False) -> Iterator[Any]:
-        """Connect for one call; what the database says becomes one of our errors."""
+        """Connect for one call; turn the database's errors into ours."""
         try:
             with closing(self._dialect.connect(creates=creates)) as connection:
                 yield connection
@@ -381,7 +399,7 @@ class SqlCommitter:
             case Trouble.REFUSED | Trouble.AWAY if epoch is None:
                 return InvalidConfigError(
                     f"sink {self.sink!r}",
-                    expected=f"that {self.address} lets us write {self.target.table}",
+                    expected=f"{self.address} to let us write to {self.target.table}",
                     found=words,
                 )
             case _:

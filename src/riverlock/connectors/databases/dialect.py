@@ -36,13 +36,13 @@ def name_in(quote: str, name: str) -> str:
 
 
 def with_marks(sql: str, quote: str, *, value: str, percent: str) -> str:
-    """Return a statement as a client takes it; names may hold what looks like a mark.
+    """Return a statement as a client takes it; names may contain look-alikes of marks.
 
     Args:
         sql: A statement with ``%s`` for values, and quoted names.
-        quote: What names are quoted with.
-        value: What stands for a value.
-        percent: What stands for a percent sign.
+        quote: The quote character of names.
+        value: The placeholder for a value.
+        percent: The escape for a percent sign.
 
     >>> with_marks('SELECT "a%s" WHERE b = %s', '"', value="%s", percent="%%")
     'SELECT "a%%s" WHERE b = %s'
@@ -70,7 +70,7 @@ class RefusedRowError(Exception):
 class Target:
     """The table that rows go to."""
 
-    table: str  # perhaps with a schema before a dot
+    table: str  # optionally with a schema before a dot
     schema: Schema
     key: tuple[str, ...]  # what rows are replaced by; empty: they are added
 
@@ -113,15 +113,15 @@ class Dialect(Protocol):
         ...
 
     def execute(self, connection: Any, sql: str, *values: Any) -> list[Any]:
-        """Run a statement; returns its rows."""
+        """Run a statement; return its rows."""
         ...
 
     def lock(self, connection: Any) -> str:
-        """Begin a transaction that may lock; returns what selects add to do so."""
+        """Begin a transaction that may lock; return what selects add to do so."""
         ...
 
     def quoted(self, name: str) -> str:
-        """Return the name of a table, perhaps with a schema, as SQL."""
+        """Return the name of a table, optionally with a schema, as SQL."""
         ...
 
     def column(self, name: str) -> str:
@@ -133,7 +133,7 @@ class Dialect(Protocol):
         ...
 
     def table_options(self, connection: Any) -> str:
-        """What a CREATE TABLE ends with."""
+        """How a CREATE TABLE ends."""
         ...
 
     def misfit(self, kind: Type, column: Column) -> str | None:
@@ -141,7 +141,7 @@ class Dialect(Protocol):
         ...
 
     def layout(self, connection: Any, table: str) -> Layout | None:
-        """Return what a table looks like; None if there is none."""
+        """Return the layout of a table; None if there is none."""
         ...
 
     def staged(self, connection: Any, target: Target, prefix: str) -> Iterable[str]:
@@ -173,15 +173,15 @@ class Dialect(Protocol):
         ...
 
     def try_staging(self, connection: Any, target: Target, name: str) -> None:
-        """Create a staging table and leave none: the rights are there if it works."""
+        """Create a staging table and leave none: if that works, we have the rights."""
         ...
 
     def try_altering(self, connection: Any, table: str) -> None:
-        """Try whether columns may be added to a table; leave it as it is."""
+        """Check whether columns may be added to a table; leave it as it is."""
         ...
 
     def right_to_stage(self, target: Target) -> str:
-        """Return what gives the right to create staging tables, as SQL."""
+        """Return the SQL that grants the right to create staging tables."""
         ...
 
     def drop(self, connection: Any, target: Target, names: list[str]) -> None:

@@ -2,11 +2,11 @@
 
 One row per sink of a flow: the newest run that opened it, which fences all others, and
 the newest epoch whose rows were moved, in the same transaction as the rows. So the row
-answers what a lost acknowledgement left open.
+settles what a lost acknowledgement left open.
 
-Numbers come again if a store is put back from a backup. ``opened`` (``<run> <token>``)
-and ``decided`` (``<epoch> <token of the run> <digest>``) say whose they are; each
-begins with the number it is of, since an older version leaves them as they were.
+Numbers repeat if a store is put back from a backup. ``opened`` (``<run> <token>``) and
+``decided`` (``<epoch> <token of the run> <digest>``) say whose they are; each begins
+with the number it belongs to, since an older version leaves them as they were.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COLUMNS = (
 
 
 def additions(dialect: Dialect, connection: Any, table: str) -> list[str]:
-    """Return what adds the columns that a table of an older version lacks, as SQL."""
+    """Return the SQL that adds the columns that a table of an older version lacks."""
     layout = dialect.layout(connection, table)
     return [
         f"ALTER TABLE {dialect.quoted(table)} ADD COLUMN {column} VARCHAR(160)"
@@ -126,7 +126,7 @@ class EpochTable:
         return f"{self._owner.run} {self._owner.token}"
 
     def _check_new(self, connection: Any, place: str) -> None:
-        """Refuse to go on without the row that an earlier run has made.
+        """Refuse to continue without the row that an earlier run has made.
 
         A run makes it before it decides anything for this table.
         """
@@ -152,7 +152,7 @@ class EpochTable:
     def _check_fork(self, connection: Any) -> None:
         """Refuse a table with rows of the flow that we were forked from.
 
-        Its row here does not say which table it is of: an empty one is ours.
+        Its row here does not say which table it is for: an empty table is ours.
         """
         owner, dialect = self._owner, self._dialect
         if owner.origin is None:
@@ -169,7 +169,7 @@ class EpochTable:
             raise of_the_origin(owner.sink, f"table {self._target}")
 
     def lock(self, connection: Any, epoch: int) -> Commit | None:
-        """Begin a transaction; returns the newest epoch that the database has.
+        """Begin a transaction; return the newest epoch that the database has.
 
         Raises:
             FencedError: Another run has opened the sink since.
@@ -208,7 +208,7 @@ class EpochTable:
         return _Row(Claim(run=run, token=token), commit)
 
     def advance(self, connection: Any, commit: Commit) -> None:
-        """Write that the database has an epoch; not committed yet."""
+        """Record that the database has an epoch; not committed yet."""
         owner = self._owner
         self._dialect.execute(
             connection,
@@ -222,7 +222,7 @@ class EpochTable:
 
 
 def _told(text: str | None, number: int, count: int) -> list[str]:
-    """Return what a text says of a number; nothing if it is of another one."""
+    """Return what a text says about a number; nothing if it is about another one."""
     parts = (text or "").split(" ")
     is_told = len(parts) == count + 1 and parts[0] == str(number)
     return parts[1:] if is_told else [""] * count

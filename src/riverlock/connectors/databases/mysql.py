@@ -1,4 +1,4 @@
-"""MySQL and MariaDB, by PyMySQL: rows are staged with inserts of many rows."""
+"""MySQL and MariaDB, with PyMySQL: rows are staged with multi-row inserts."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class MysqlDialect:
         self.address = address
 
     def connect(self, *, creates: bool = False) -> pymysql.connections.Connection[Any]:
-        """Connect, with settings under which nothing is cut silently."""
+        """Connect, with settings that never cut values silently."""
         at = self.address
         known: dict[str, Any] = {
             "host": at.host,
@@ -130,7 +130,7 @@ class MysqlDialect:
         )
 
     def trouble(self, error: Exception) -> Trouble | None:
-        """Tell by the number that the server or the client gives."""
+        """Decide by the error number of the server or the client."""
         if not isinstance(error, pymysql.err.MySQLError):
             return None
         number = error.args[0] if error.args else None
@@ -210,8 +210,9 @@ class MysqlDialect:
                 precision=digits if digits is not None else after,
                 scale=scale,
                 is_required=bool(is_required),
+                merging=None if _tells_apart(collation) else collation,
             )
-            for column, kind, digits, scale, after, is_required in found
+            for column, kind, digits, scale, after, collation, is_required in found
         }
         indexes: dict[str, set[str | None]] = {}
         for index, column in self.execute(connection, _UNIQUE, schema or None, name):
@@ -221,7 +222,12 @@ class MysqlDialect:
             for names in indexes.values()
             if None not in names
         )
-        return Layout(columns=columns, unique=unique)
+        engines = self.execute(connection, _ENGINE, schema or None, name)
+        return Layout(
+            columns=columns,
+            unique=unique,
+            untransacted=next((e for e, has in engines if has == "NO"), None),
+        )
 
     def staged(
         self,
@@ -296,7 +302,7 @@ class MysqlDialect:
 
     @staticmethod
     def _find_refused(cursor: Any, sql: str, values: list[Any], rows: pa.Table) -> None:
-        """Try row by row; the transaction is given up anyway."""
+        """Try row by row; the transaction is abandoned anyway."""
         cursor.connection.rollback()
         for row in values:
             try:
@@ -353,7 +359,7 @@ class MysqlDialect:
         target: Target,
         keys: pa.Table,
     ) -> None:
-        """Delete some hundred rows by one statement."""
+        """Delete a few hundred rows with one statement."""
         marks = {self.column(f.name): "%s" for f in target.keys.fields}
         values = rows_of(keys, target.keys, {})
         for sql, found in deletions(self.quoted(target.table), marks, values):
@@ -365,7 +371,7 @@ class MysqlDialect:
         target: Target,
         name: str,
     ) -> None:
-        """Create one and drop it; if that is not to be, the next commit does."""
+        """Create one and drop it; if that fails, the next commit does."""
         table = self.quoted(target.beside(name))
         self.execute(connection, f"CREATE TABLE {table} (n INT)")
         self.execute(connection, f"DROP TABLE {table}")
@@ -373,7 +379,7 @@ class MysqlDialect:
     def try_altering(
         self, connection: pymysql.connections.Connection[Any], table: str
     ) -> None:
-        """Drop a column that is not there: rights are looked at first."""
+        """Drop a column that does not exist: rights are checked first."""
         dropping = f"ALTER TABLE {self.quoted(table)} DROP COLUMN riverlock_try"
         try:
             self.execute(connection, dropping)
@@ -402,9 +408,14 @@ class MysqlDialect:
             self.execute(connection, f"DROP TABLE IF EXISTS {table}")
 
 
+def _tells_apart(collation: str | None) -> bool:
+    """Tell whether texts that differ are never one; 'a' and 'a ' are for most."""
+    return collation is None or collation.endswith(("_nopad_bin", "_0900_bin"))
+
+
 _COLUMNS = """
 SELECT column_name, data_type, numeric_precision, numeric_scale, datetime_precision,
-  is_nullable = 'NO' AND column_default IS NULL
+  collation_name, is_nullable = 'NO' AND column_default IS NULL
   AND extra NOT LIKE '%%auto_increment%%' AND extra NOT LIKE '%%GENERATED%%'
 FROM information_schema.columns
 WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s
@@ -415,6 +426,12 @@ SELECT index_name, CASE WHEN sub_part IS NULL THEN column_name END
 FROM information_schema.statistics
 WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s
   AND non_unique = 0
+"""
+_ENGINE = """
+SELECT t.engine, e.transactions
+FROM information_schema.tables t
+JOIN information_schema.engines e ON e.engine = t.engine
+WHERE t.table_schema = COALESCE(%s, DATABASE()) AND t.table_name = %s
 """
 _STAGED = """
 SELECT table_name FROM information_schema.tables

@@ -1,9 +1,8 @@
-"""PostgreSQL, by psycopg 3: rows are staged with COPY."""
+"""PostgreSQL, with psycopg 3: rows are staged with COPY."""
 
 from __future__ import annotations
 
 import contextlib
-import io
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,10 @@ from riverlock.connectors.databases.dialect import (
     name_in,
     with_marks,
 )
-from riverlock.connectors.databases.row_values import (
-    deletions,
-    described,
-    json_texts,
-    rows_of,
-)
-from riverlock.connectors.databases.table_layout import NESTED, Column, Layout
+from riverlock.connectors.databases.postgres_copy import as_text, csv_of, refused
+from riverlock.connectors.databases.postgres_types import column_type, misfit
+from riverlock.connectors.databases.row_values import deletions, rows_of
+from riverlock.connectors.databases.table_layout import Column, Layout
 from riverlock.core.errors import InvalidConfigError
 
 try:
@@ -66,37 +62,6 @@ _NOT_LET_IN = (
 )
 _UNKNOWN = re.compile(r'(database|role) ".*" does not exist')
 _AGAIN = ("40", "55P03", "25P03", "57014")
-_TYPES = {
-    "boolean": "BOOLEAN",
-    "byte": "SMALLINT",
-    "short": "SMALLINT",
-    "int": "INTEGER",
-    "long": "BIGINT",
-    "float": "REAL",
-    "double": "DOUBLE PRECISION",
-    "string": "TEXT",
-    "binary": "BYTEA",
-    "date": "DATE",
-    "timestamp": "TIMESTAMPTZ",
-    "timestamp_ntz": "TIMESTAMP",
-}
-# Types that hold all values of ours, unaltered. A string may become any type but a
-# number: the server parses it, or refuses the row.
-_HOLDERS = {
-    "boolean": {"bool"},
-    "byte": {"int2", "int4", "int8", "numeric"},
-    "short": {"int2", "int4", "int8", "numeric"},
-    "int": {"int4", "int8", "numeric"},
-    "long": {"int8", "numeric"},
-    "float": {"float4", "float8"},
-    "double": {"float8"},
-    "decimal": {"numeric"},
-    "binary": {"bytea"},
-    "date": {"date"},
-    "timestamp": {"timestamptz"},
-    "timestamp_ntz": {"timestamp"},
-}
-_NOT_TEXT = {"int2", "int4", "int8", "numeric", "float4", "float8", "bool", "bytea"}
 
 
 class PostgresDialect:
@@ -110,7 +75,7 @@ class PostgresDialect:
         self.address = address
 
     def connect(self, *, creates: bool = False) -> psycopg.Connection[Any]:
-        """Connect; what the URL leaves out comes from the environment (PGHOST)."""
+        """Connect; parts that the URL leaves out come from the environment (PGHOST)."""
         at = self.address
         known = {
             "host": at.host,
@@ -135,7 +100,7 @@ class PostgresDialect:
         return connection
 
     def trouble(self, error: Exception) -> Trouble | None:
-        """Tell by the state that the server gives, if it got to say one."""
+        """Decide by the SQL state of the server, if there is one."""
         if not isinstance(error, psycopg.Error):
             return None
         state = error.sqlstate
@@ -172,9 +137,7 @@ class PostgresDialect:
 
     def column_type(self, kind: Type, *, key: bool) -> str:
         """Return the type of the same name, or of the same values."""
-        if kind.kind == "decimal":
-            return f"NUMERIC({kind.precision},{kind.scale})"
-        return _TYPES.get(kind.kind, "JSONB")
+        return column_type(kind)
 
     def table_options(self, connection: psycopg.Connection[Any]) -> str:
         """None are needed."""
@@ -182,21 +145,7 @@ class PostgresDialect:
 
     def misfit(self, kind: Type, column: Column) -> str | None:
         """Refuse types that would round, wrap, or move instants."""
-        wanted = self.column_type(kind, key=False)
-        name = kind.kind
-        if name in NESTED:
-            return None if column.type in ("json", "jsonb", "text") else wanted
-        if name == "string":
-            return wanted if column.type in _NOT_TEXT else None
-        if column.type not in _HOLDERS[name]:
-            return wanted
-        if column.precision is None:
-            return None
-        if column.type in ("timestamp", "timestamptz"):
-            return wanted if column.precision < 6 else None
-        if column.type == "numeric":
-            return wanted if _is_narrow(kind, column) else None
-        return None
+        return misfit(kind, column)
 
     def layout(self, connection: psycopg.Connection[Any], table: str) -> Layout | None:
         """Look the table up in the catalogue."""
@@ -232,7 +181,7 @@ class PostgresDialect:
         target: Target,
         rows: pa.Table,
     ) -> None:
-        """Create and fill the table in one transaction: it is there whole or not."""
+        """Create and fill the table in one transaction: it exists whole or not."""
         self._load(connection, target.beside(name), target, rows, temporary=False)
         connection.commit()
 
@@ -245,7 +194,7 @@ class PostgresDialect:
         *,
         temporary: bool,
     ) -> None:
-        """Checks and NOT NULL come along, so that rows are refused here and now."""
+        """Copy checks and NOT NULL too, so that rows are refused here and now."""
         what = "TEMPORARY TABLE" if temporary else "TABLE"
         table = self.quoted(target.table)
         others = self.execute(
@@ -262,21 +211,21 @@ class PostgresDialect:
             self.execute(connection, f"ALTER TABLE {self.quoted(name)} {drops}")
         names = ", ".join(map(self.column, target.names))
         sql = f"COPY {self.quoted(name)} ({names}) FROM STDIN (FORMAT csv)"
-        plain = _as_text(rows, target)
+        plain = as_text(rows, target)
         try:
             with (
                 connection.cursor() as cursor,
                 cursor.copy(sql.encode()) as copy,
             ):
-                for data in _csv(plain):
+                for data in csv_of(plain):
                     copy.write(data)
         except (psycopg.DataError, psycopg.IntegrityError) as error:
-            raise RefusedRowError(_refused(error, plain, rows, target)) from error
+            raise RefusedRowError(refused(error, plain, rows, target)) from error
 
     def move(
         self, connection: psycopg.Connection[Any], name: str, target: Target
     ) -> None:
-        """Insert or replace the rows of a staging table by one statement."""
+        """Insert or replace the rows of a staging table with one statement."""
         staged = self.quoted(target.beside(name))
         self._move(connection, staged, target)
 
@@ -314,7 +263,7 @@ class PostgresDialect:
     def _has_any_key(
         self, connection: psycopg.Connection[Any], staged: str, target: Target
     ) -> bool:
-        """Tell whether the target has a staged key; ends at the first one."""
+        """Tell whether the target has a staged key; stop at the first one."""
         table, keys = self.quoted(target.table), [*map(self.column, target.key)]
         same = " AND ".join(f"t.{name} = s.{name}" for name in keys)
         # OFFSET 0 keeps it from becoming a join, which might read all of the target.
@@ -355,7 +304,7 @@ class PostgresDialect:
     def delete(
         self, connection: psycopg.Connection[Any], target: Target, keys: pa.Table
     ) -> None:
-        """Delete some hundred rows by one statement."""
+        """Delete a few hundred rows with one statement."""
         marks = {
             self.column(f.name): "%s"  # the server takes text for any type
             if f.type.kind == "string"
@@ -384,13 +333,13 @@ class PostgresDialect:
     def try_staging(
         self, connection: psycopg.Connection[Any], target: Target, name: str
     ) -> None:
-        """Create one, and take it back."""
+        """Create one, and roll back."""
         table = self.quoted(target.beside(name))
         self.execute(connection, f"CREATE TABLE {table} (n INT)")
         connection.rollback()
 
     def try_altering(self, connection: psycopg.Connection[Any], table: str) -> None:
-        """Add a column, and take it back."""
+        """Add a column, and roll back."""
         adding = f"ALTER TABLE {self.quoted(table)} ADD COLUMN riverlock_try INT"
         self.execute(connection, adding)
         connection.rollback()
@@ -412,73 +361,6 @@ class PostgresDialect:
             self.execute(connection, "SET LOCAL lock_timeout = '1s'")
             self.execute(connection, f"DROP TABLE IF EXISTS {some}")
             connection.commit()
-
-
-def _is_narrow(kind: Type, column: Column) -> bool:
-    digits = {"byte": 3, "short": 5, "int": 10, "long": 19}
-    precision = kind.precision or digits[kind.kind]
-    scale = column.scale or 0
-    assert column.precision is not None
-    return scale < kind.scale or column.precision - scale < precision - kind.scale
-
-
-def _as_text(rows: pa.Table, target: Target) -> pa.Table:
-    """Replace what Arrow's CSV writer does not write as the server reads it."""
-    import pyarrow as pa
-
-    columns = {}
-    for f in target.schema.fields:
-        column = rows[f.name]
-        if f.type.kind in NESTED:
-            column = pa.array(json_texts(column), pa.string())
-        elif f.type.kind == "binary":
-            hexed = [None if v is None else f"\\x{v.hex()}" for v in column.to_pylist()]
-            column = pa.array(hexed, pa.string())
-        elif f.type.kind == "timestamp":
-            # The session's zone is UTC; with a zone, Arrow takes 20 times as long.
-            column = column.cast(pa.timestamp("us"))
-        columns[f.name] = column
-    return pa.table(columns)
-
-
-def _csv(rows: pa.Table) -> list[bytes]:
-    """Return CSV in which null is empty and the empty string is not."""
-    import pyarrow.csv as csv
-
-    options = csv.WriteOptions(include_header=False, quoting_style="needed")
-    found = []
-    for batch in rows.to_batches(max_chunksize=65_536):
-        sink = io.BytesIO()
-        csv.write_csv(batch, sink, options)
-        found.append(sink.getvalue())
-    return found
-
-
-def _refused(
-    error: psycopg.Error, plain: pa.Table, rows: pa.Table, target: Target
-) -> str:
-    """Name the row that the server says it stopped at."""
-    text = error.diag.message_primary or str(error)
-    line = re.search(r"line (\d+)", error.diag.context or "")
-    if line is None:
-        return text
-    place = _row_at(int(line.group(1)), plain)
-    return f"{text}: {described(rows, place, target.key)}"
-
-
-def _row_at(line: int, plain: pa.Table) -> int:
-    """Return the row of a line; text may have several lines."""
-    import pyarrow as pa
-
-    texts: list[list[str | None]] = [
-        c.to_pylist() for c in plain.columns if pa.types.is_string(c.type)
-    ]
-    at = 0
-    for place in range(plain.num_rows):
-        at += 1 + sum((column[place] or "").count("\n") for column in texts)
-        if at >= line:
-            return place
-    return int(plain.num_rows) - 1
 
 
 _COLUMNS = """

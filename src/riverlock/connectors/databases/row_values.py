@@ -1,4 +1,4 @@
-"""Rows on their way into a database: as its client wants them."""
+"""Rows on their way into a database, as its client expects them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _DELETED_AT_ONCE = 200
 def deletions(
     table: str, marks: dict[str, str], keys: list[tuple[Any, ...]]
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Return statements that delete rows by key, a number of them at once.
+    """Return statements that delete rows by key, many at once.
 
     Args:
         table: Its name, as SQL.
-        marks: What stands for a value of each column of the key, as SQL.
+        marks: The placeholder for a value of each column of the key, as SQL.
         keys: The keys, in the order of the columns.
     """
     one = " AND ".join(f"{column} = {mark}" for column, mark in marks.items())
@@ -95,7 +95,7 @@ def last_of_each_key(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
 
 
 def refuse_numbers(table: pa.Table, schema: Schema, refused: Iterable[str]) -> None:
-    """Refuse numbers that a database would silently make null, or not take.
+    """Refuse numbers that a database would silently turn into null, or not accept.
 
     Raises:
         RefusedRowError: There is one.

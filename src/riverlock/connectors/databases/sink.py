@@ -1,4 +1,4 @@
-"""The value that a flow holds of a table in a database."""
+"""The sink value for a table in a database."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from riverlock.connectors.databases.address import Address
     from riverlock.storage.base import Storage
 
-__all__ = ["MODES", "SqlSink"]
+__all__ = ["HOW", "SqlSink"]
 
-MODES = ("append", "upsert", "replace")
+HOW = ("append", "upsert", "replace")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class SqlSink:
 
     address: Address
     table: str
-    mode: str
+    how: str
     key: tuple[str, ...] = ()
     create: bool = False
     deletes: str | None = None
@@ -39,7 +39,7 @@ class SqlSink:
         return f"{self.address} {self.table}"
 
     def stager(self, use: SinkUse) -> SqlStager:
-        """Return what loads rows inside tasks.
+        """Return the stager, which loads rows inside tasks.
 
         Raises:
             InvalidFlowError: The columns, or the mode of the stream, do not fit.
@@ -54,19 +54,19 @@ class SqlSink:
         )
 
     def keeps_gone(self, column: str) -> bool:
-        """Whether a column does not delete rows, which are there once per key."""
-        return self.mode == "upsert" and self.deletes != column
+        """Whether the table has one row per key and no column deletes rows."""
+        return self.how == "upsert" and self.deletes != column
 
     def committer(self, use: SinkUse, storage: Storage) -> SqlCommitter:
-        """Return what commits epochs."""
+        """Return the committer."""
         return SqlCommitter(
             sink=use.uid,
             address=self.address,
             target=self._target(use),
             storage=storage,
             creates=self.create,
-            replaces=self.mode == "replace",
-            deletes=self.mode == "replace" or self.deletes is not None,
+            replaces=self.how == "replace",
+            deletes=self.how == "replace" or self.deletes is not None,
         )
 
     def _target(self, use: SinkUse) -> Target:
@@ -74,12 +74,12 @@ class SqlSink:
         return Target(table=self.table, schema=use.schema.select(names), key=self.key)
 
     def _check(self, use: SinkUse) -> None:
-        if use.replaces and self.mode != "replace":
+        if use.replaces and self.how != "replace":
             raise InvalidFlowError(
-                f"sink {use.uid!r} with mode {self.mode!r}",
-                expected="mode 'replace', since the stream is written in mode"
+                f"sink {use.uid!r} with how={self.how!r}",
+                expected="how='replace', since the stream is written in mode"
                 " 'complete': each epoch has the whole table",
-                found=repr(self.mode),
+                found=repr(self.how),
             )
         names = {f.name: f.type for f in use.schema.fields}
         kind = names.pop(self.deletes, None) if self.deletes else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from riverlock.connectors.base.source import check_missing
 from riverlock.connectors.databases.address import Address, parse_address
 from riverlock.core.errors import InvalidConfigError
+from riverlock.core.keywords import told_keywords
 from riverlock.core.times import duration_us
 from riverlock.core.types import Schema, SchemaLike, schema_of
 
@@ -54,10 +55,11 @@ class Sql:
 
     @property
     def place(self) -> str:
-        """What tells it from others of its kind; nothing secret."""
+        """What distinguishes it from others of its kind; nothing secret."""
         return f"{self.address} {self.table or self.query}"
 
 
+@told_keywords
 def sql(  # noqa: PLR0913 - keyword-only settings
     url: str,
     *,
@@ -83,7 +85,7 @@ def sql(  # noqa: PLR0913 - keyword-only settings
             ``mysql://user:password@host/database`` (also MariaDB).
         column: A number without fraction, a decimal, text, a date or a time; best with
             an index. A row in which it is null stops the flow.
-        table: Its name, perhaps with a schema before a dot; or else
+        table: Its name, optionally with a schema before a dot; or else
         query: A SELECT, of which ``column`` is a column. Needs ``schema``.
         schema: The columns to read, and their types; by default those of the table.
         after: A new store begins with rows of greater values.
@@ -95,9 +97,9 @@ def sql(  # noqa: PLR0913 - keyword-only settings
             transactions are open. MySQL and MariaDB need it.
         bounded: Read up to the greatest value as of the first start. Event time then
             ends with it, so that every window and timer is done.
-        missing: What if the table, or SQLite's file, is not there: ``fail``, when the
+        missing: What if the table, or SQLite's file, does not exist: ``fail``, when the
             flow is checked and at its start; or ``wait`` until it comes: nothing is
-            read before, and ``check`` says what is not there. Not with ``query``.
+            read before, and ``check`` says what does not exist. Not with ``query``.
 
     Raises:
         InvalidConfigError: The URL or an argument does not fit.
@@ -105,15 +107,15 @@ def sql(  # noqa: PLR0913 - keyword-only settings
     address = parse_address(url)
     if (table is None) == (query is None):
         raise InvalidConfigError(
-            "sql source",
+            "sql()",
             expected="either table= or query=",
             found="neither" if table is None else "both",
         )
     known = None if schema is None else schema_of(schema)
     if query is not None and known is None:
         raise InvalidConfigError(
-            "query of sql source",
-            expected="a schema, since not every database tells types of a query",
+            "sql(query=)",
+            expected="a schema, since not every database reports the types of a query",
             found="none",
             hint='write schema="id bigint, amount double"',
         )
@@ -123,14 +125,14 @@ def sql(  # noqa: PLR0913 - keyword-only settings
     check_missing(missing)
     if missing == "wait" and table is None:
         raise InvalidConfigError(
-            "missing='wait' of sql source",
-            expected="table=, which can be looked for",
+            "sql(missing='wait')",
+            expected="table=, which can be looked up",
             found="query=",
         )
     if address.dialect == "mysql" and delay is None and not bounded:
         raise InvalidConfigError(
-            "sql source of MySQL or MariaDB",
-            expected="delay=, the longest time that a transaction of a writer takes",
+            "sql() of MySQL or MariaDB",
+            expected="delay=, the longest time that a writer's transaction takes",
             found="none",
             hint="rows of a transaction that commits later than one with greater"
             ' values would be missed; write delay="30 seconds", or "0 seconds" if'
@@ -153,14 +155,14 @@ def sql(  # noqa: PLR0913 - keyword-only settings
 def _check_schema(schema: Schema, column: str) -> None:
     if column not in schema.names:
         raise InvalidConfigError(
-            f"column {column!r} of sql source",
+            f"sql(column={column!r})",
             expected=f"one of the schema: {', '.join(schema.names)}",
             found=repr(column),
         )
     nested = [f.name for f in schema.fields if f.type.kind in _NESTED]
     if nested:
         raise InvalidConfigError(
-            "schema of sql source",
+            "sql(schema=)",
             expected="simple types; JSON is text, for Spark's from_json",
             found=f"a nested type of {', '.join(nested)}",
         )
@@ -171,7 +173,7 @@ def _check_after(after: object, dialect: str) -> None:
     if after is None or (isinstance(after, kinds) and not isinstance(after, bool)):
         return
     raise InvalidConfigError(
-        "after of sql source",
+        "sql(after=)",
         expected="a whole number or text; SQLite compares dates and times as text"
         if dialect == "sqlite"
         else "a whole number, Decimal, text, date or datetime",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
@@ -155,13 +156,18 @@ class SqliteDialect:
         }
         primary = frozenset(column for column, *_, in_key in found if in_key)
         unique = [primary] if primary else []
+        merging: dict[str, str] = {}
         for (index,) in connection.execute(
             'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial',
             (name,),
         ).fetchall():
-            of = connection.execute("SELECT name FROM pragma_index_info(?)", (index,))
-            unique.append(frozenset(column for (column,) in of.fetchall()))
-        return Layout(columns=columns, unique=tuple(unique))
+            of = connection.execute(
+                "SELECT name, coll FROM pragma_index_xinfo(?) WHERE key", (index,)
+            ).fetchall()
+            unique.append(frozenset(column for column, _ in of))
+            merging |= {c: by for c, by in of if c and by.upper() != "BINARY"}
+        told = {c: replace(columns[c], merging=by) for c, by in merging.items()}
+        return Layout(columns={**columns, **told}, unique=tuple(unique))
 
     def staged(
         self, connection: sqlite3.Connection, target: Target, prefix: str

@@ -1,4 +1,4 @@
-"""What tasks do for a database: load rows where no reader looks."""
+"""The tasks' part of a database sink: load rows where no reader looks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class SqlStager:
     deletes: str | None = None
 
     def stage(self, table: pa.Table, at: StagePoint) -> list[Any]:
-        """Make the rows durable; returns a token, and one of what is to be deleted.
+        """Make the rows durable; return a token, and one for what to delete.
 
         Raises:
             SinkError: The database refuses a row; nothing of the epoch is committed.
@@ -83,7 +83,7 @@ class SqlStager:
         return self._stage(rows, at)
 
     def _stage_changes(self, rows: pa.Table, at: StagePoint) -> list[Any]:
-        """Stage deletions apart; only what is last of a key counts."""
+        """Stage deletions separately; only the last change of a key counts."""
         import pyarrow.compute as pc
 
         assert self.deletes is not None
@@ -117,7 +117,7 @@ class SqlStager:
         return self._in_store(rows, at)
 
     def _load(self, dialect: Dialect, rows: pa.Table, at: StagePoint) -> str | None:
-        """Load the rows; None if they belong into the store."""
+        """Load the rows; None if they belong in the store."""
         attempt = hashlib.blake2b(at.attempt.encode(), digest_size=8).hexdigest()
         name = f"{prefix_of(at.flow, self.sink)}{at.epoch}_{attempt}"
         if not dialect.stages_in_database:
@@ -162,7 +162,7 @@ class SqlStager:
             raise RefusedRowError(message)
 
     def _check_key(self, rows: pa.Table, at: StagePoint) -> None:
-        """No database takes two nulls for the same key."""
+        """Refuse null keys: no database takes two nulls for the same key."""
         for name in self.target.key:
             if rows[name].null_count:
                 place = rows[name].is_null().index(value=True).as_py()
@@ -170,11 +170,11 @@ class SqlStager:
                 raise self._refused(what, at)
 
     def _check_times(self, rows: pa.Table, at: StagePoint) -> None:
-        """Clients of databases have datetimes of Python; nested columns are text."""
+        """Refuse times that Python's datetimes, which clients use, cannot represent."""
         plain = [f.name for f in self.target.schema.fields if f.type.kind not in NESTED]
         far = first_far(rows, plain)
         if far is not None:
-            what = f"column {far.column!r} is outside of the years 1 to 9999"
+            what = f"column {far.column!r} is outside the years 1 to 9999"
             raise self._refused(f"{what}: {described(rows, far.place)}", at)
 
     def _refused(self, what: str, at: StagePoint) -> SinkError:

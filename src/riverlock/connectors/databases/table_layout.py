@@ -24,6 +24,8 @@ class Column:
     precision: int | None = None  # digits, or of a time those after the second
     scale: int | None = None
     is_required: bool = False  # has neither a default nor may it be null
+    # How texts are compared, if some that differ are one for the table.
+    merging: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,8 @@ class Layout:
     columns: dict[str, Column]
     # The columns of each unique index without a condition.
     unique: tuple[frozenset[str], ...]
+    # What keeps the rows, if it has no transactions.
+    untransacted: str | None = None
 
 
 def check_layout(layout: Layout, target: Target, of: Dialect) -> None:
@@ -42,6 +46,14 @@ def check_layout(layout: Layout, target: Target, of: Dialect) -> None:
         InvalidFlowError: With all differences at once.
     """
     schema, table, key = target.schema, target.table, target.key
+    if layout.untransacted is not None:
+        raise InvalidFlowError(
+            f"table {table}",
+            expected="a storage engine with transactions: rows of a commit that failed"
+            " would stay, and come twice",
+            found=layout.untransacted,
+            hint=f"nothing was written; ALTER TABLE {table} ENGINE = InnoDB",
+        )
     wrong = [
         *_missing(layout, schema, of, key),
         *misfits(layout, schema, of),
@@ -102,7 +114,7 @@ def _check_key(
 ) -> None:
     if frozenset(key) not in layout.unique:
         raise InvalidFlowError(
-            f"table {table} for mode 'upsert'",
+            f"table {table} for how='upsert'",
             expected=f"a primary key or unique index of exactly {', '.join(key)}",
             found="none",
             hint=f"create unique index ... on {table} ({', '.join(key)})",
@@ -112,7 +124,7 @@ def _check_key(
     ]
     if others and of.merges_by_any_unique_index:
         raise InvalidFlowError(
-            f"table {table} for mode 'upsert'",
+            f"table {table} for how='upsert'",
             expected=f"no unique index but that of {', '.join(key)}, since this"
             " database would replace rows by any of them",
             found=f"one of {', '.join(sorted(others[0]))}",

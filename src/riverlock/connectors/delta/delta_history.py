@@ -1,8 +1,8 @@
-"""What a Delta table's own history says: whether RESTORE has taken epochs back.
+"""What a Delta table's own history says: whether RESTORE has undone epochs.
 
-RESTORE removes rows and leaves application transactions as they are, so that a table
-still says that it has the epochs. Each of our commits has a note of its epoch; its
-place before or behind a RESTORE tells.
+RESTORE removes rows and leaves application transactions as they are, so the table still
+says that it has the epochs. Each of our commits has a note of its epoch; whether the
+note comes before or after a RESTORE tells.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _FEW, _MANY = 20, 1_000
 
 @dataclass(frozen=True)
 class Sight:
-    """What readers see of a table that was taken back.
+    """What readers see of a table that was restored.
 
     Attributes:
-        epoch: The newest epoch that is in sight; None: none, or it cannot be told.
+        epoch: The newest epoch in sight; None: none, or unknown.
     """
 
     epoch: int | None
 
 
 def note(application: str, epoch: int) -> dict[str, str]:
-    """Return what a commit says of itself in the table's history."""
+    """Return the note of a commit for the table's history."""
     return {_NOTE: f"{application} {epoch}"}
 
 
 def sight_of(table: Any, application: str, newest: int) -> Sight | None:
-    """Return what is in sight; None: the table was not taken back, as far as is known.
+    """Return what is in sight; None: the table was not restored, as far as is known.
 
     Args:
         table: A ``DeltaTable``.
@@ -58,7 +58,7 @@ def sight_of(table: Any, application: str, newest: int) -> Sight | None:
 
 
 def _shown(entries: list[dict[str, Any]], application: str) -> int | None:
-    """Follow what was taken back to what; versions behind that are out of sight."""
+    """Follow what was restored to what; versions after that are out of sight."""
     last: int | None = None
     for entry in entries:
         if last is not None and entry["version"] > last:

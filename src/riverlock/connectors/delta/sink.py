@@ -32,6 +32,7 @@ from riverlock.core.errors import (
     SinkError,
 )
 from riverlock.core.extras import load_extra
+from riverlock.core.keywords import told_keywords
 from riverlock.snapshot.format.state_files import encode_table
 from riverlock.snapshot.past import Commit, commit_of
 from riverlock.storage.open import open_storage
@@ -72,7 +73,7 @@ class DeltaSink:
         return self.path
 
     def stager(self, use: SinkUse) -> DeltaStager:
-        """Return what writes data files."""
+        """Return the stager, which writes data files."""
         check_columns(use, self.partition_by)
         for column in self.partition_by:
             if (kind := use.schema[column].kind) not in _PARTITIONED:
@@ -90,17 +91,18 @@ class DeltaSink:
         return DeltaStager(path=self.path, partition_by=self.partition_by)
 
     def committer(self, use: SinkUse, storage: Storage) -> DeltaCommitter:
-        """Return what commits to the table."""
+        """Return the committer, which commits to the table."""
         del storage  # data files are in the table's own place
         return DeltaCommitter(sink=self, schema=use.schema, replaces=use.replaces)
 
 
+@told_keywords
 def delta(path: str, *, partition_by: str | Sequence[str] = ()) -> DeltaSink:
-    """Write a Delta Lake table exactly once: each epoch is one commit of the table.
+    """Write to a Delta Lake table exactly once: each epoch is one commit of the table.
 
-    The table is made with the stream's columns if there is none. Mode ``complete``
-    replaces its rows. Data files that a crash left without a commit are invisible, and
-    go with Delta's own ``VACUUM``.
+    The table is created with the stream's columns if it does not exist. Mode
+    ``complete`` replaces its rows. Data files that a crash left without a commit are
+    invisible; Delta's own ``VACUUM`` removes them.
 
     Args:
         path: A directory or an object store's URL.
@@ -160,7 +162,7 @@ class DeltaCommitter:
     _version: int = -1
 
     def probe(self) -> None:
-        """Look whether the table's place answers; change nothing.
+        """Check whether the table's place answers; change nothing.
 
         Raises:
             InvalidConfigError: deltalake is missing.
@@ -170,7 +172,7 @@ class DeltaCommitter:
         reach(self.sink.path)
 
     def to_make(self) -> tuple[str, ...]:
-        """Return the table, if it is not there."""
+        """Return the table, if it does not exist."""
         is_there = _deltalake().DeltaTable.is_deltatable(self.sink.path)
         return () if is_there else (f"table {self.sink.path}",)
 
@@ -214,7 +216,7 @@ class DeltaCommitter:
         self._check_in_sight(table)
 
     def _check_in_sight(self, table: Any) -> None:
-        """Refuse a table from which RESTORE has taken epochs since we looked."""
+        """Refuse a table in which RESTORE has undone epochs since we looked."""
         owner, seen = self._owner, self._seen
         # Of mode complete, the next epoch has all rows.
         if owner is None or seen is None or self.replaces:
@@ -228,7 +230,7 @@ class DeltaCommitter:
         self._version = table.version()
 
     def _given(self, owner: Owner, seen: _Mark) -> int | None:
-        """Return the newest epoch that is to be in sight."""
+        """Return the newest epoch that should be in sight."""
         past, newest = owner.past, owner.past.newest
         is_of_this_run = newest is not None and seen.epoch > newest
         if is_of_this_run or past.leads_here(seen.epoch):
@@ -294,7 +296,7 @@ class DeltaCommitter:
                 self._version += 1
 
     def complete(self, flow: str, sink: str, epoch: int, output: SinkOutput) -> None:
-        """Commit what was decided for a sink that the flow has no more.
+        """Commit what was decided for a sink that the flow no longer has.
 
         Raises:
             SinkError: It did not work.
@@ -308,8 +310,8 @@ class DeltaCommitter:
     def _home(self, epoch: int, tokens: tuple[Any, ...]) -> str:
         """Return the table that holds the files of an epoch.
 
-        If the sink was given another one since, the epoch is completed in the old one,
-        unless that was moved or copied here.
+        If the sink has another one since, the epoch is completed in the old one, unless
+        that was moved or copied here.
         """
         if not tokens:
             return self.sink.path
@@ -322,7 +324,7 @@ class DeltaCommitter:
         raise CommitRejectedError(here, epoch=epoch, what=what)
 
     def _check_files(self, path: str, epoch: int, tokens: tuple[Any, ...]) -> None:
-        """Refuse to name files of an earlier run that are gone since."""
+        """Refuse to name files of an earlier run that are gone by now."""
         newest = None if self._owner is None else self._owner.past.newest
         if newest is not None and epoch > newest:
             return  # ours, just written
@@ -332,13 +334,13 @@ class DeltaCommitter:
             what = (
                 f"its file {gone[0]} is gone: was {path} put back from a backup?"
                 " Nothing was written; bring the newer table back, or, if the rows of"
-                f" epoch {epoch} are to be given up, say flow.retired({self._name!r},"
-                f" epoch={epoch})"
+                f" epoch {epoch} are to be abandoned, say"
+                f" flow.abandoned({self._name!r}, epoch={epoch})"
             )
             raise CommitRejectedError(self._name, epoch=epoch, what=what)
 
     def _has(self, table: Any, wanted: Commit) -> bool:
-        """Tell whether the table has an epoch, itself and not one of its number.
+        """Tell whether the table has this very epoch, and not another with its number.
 
         Raises:
             ForeignEpochError: It has another.
@@ -360,7 +362,7 @@ class DeltaCommitter:
         )
 
     def _check_seen(self, found: _Mark | None) -> None:
-        """Stop if another run has written since we looked; ours only waits for us."""
+        """Stop if another run has written since we looked; our own waits for us."""
         if self._owner is not None and found != self._seen:
             raise FencedError(
                 store=f"sink {self._owner.sink!r}",
@@ -404,10 +406,10 @@ class DeltaCommitter:
 
 @dataclass(frozen=True)
 class _Mark:
-    """What a table remembers of the newest epoch that it has.
+    """What a table remembers about the newest epoch that it has.
 
-    A Delta table keeps numbers only, one by each application: the epoch, and 63 bits of
-    the hash of its identity beside the epoch that this is of, since older versions
+    A Delta table keeps only numbers, one for each application: the epoch, and 63 bits
+    of the hash of its identity beside the epoch it belongs to, since older versions
     write the first alone.
     """
 

@@ -1,4 +1,4 @@
-"""What a directory of output files says of itself: whose it is, and its epochs."""
+"""What a directory of output files records about itself: its owner and its epochs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _OWNER = "_riverlock/owner.json"
 
 
 def own(root: Storage, owner: Owner, path: str) -> dict[str, str]:
-    """Take a directory for a sink; returns the mark that says so.
+    """Take a directory for a sink; return the mark that says so.
 
     Raises:
         InvalidConfigError: The directory belongs to another flow or store.
@@ -71,12 +71,12 @@ def owner_of(root: Storage) -> dict[str, str] | None:
 def foreign(
     path: str, sink: str, found: Mapping[str, str], *, origin: str | None
 ) -> InvalidConfigError:
-    """Return the error of an output directory that another sink writes.
+    """Return the error for an output directory that another sink writes to.
 
     Args:
         path: The directory.
         sink: The sink that was to write there.
-        found: The mark of the one that does.
+        found: The mark of the sink that does.
         origin: The flow that this one was forked from.
     """
     whose = (
@@ -89,7 +89,7 @@ def foreign(
         expected=f"one that sink {sink!r} of this store has made",
         found=f"the output of sink {found.get('sink')!r} of {whose}",
         hint="nothing was changed there, and it may be in use: give this sink another"
-        " directory; to go on with the flow that writes there, start with its store",
+        " directory; to continue the flow that writes there, start with its store",
     )
 
 
@@ -104,7 +104,7 @@ def epoch_folder(epoch: int) -> str:
 
 
 def listing_path(epoch: int) -> str:
-    """Return where an epoch's files are listed, once all are there."""
+    """Return where an epoch's files are listed, once all exist."""
     return f"_riverlock/{epoch:012d}.json"
 
 
@@ -116,11 +116,11 @@ def file_of(token: dict[str, Any], epoch: int) -> tuple[Storage, str]:
 
 
 def listing(epoch: int, tokens: tuple[Any, ...], run: str = "") -> bytes:
-    """Return the list of an epoch's files, and what tells the epoch from others.
+    """Return the list of an epoch's files, and what identifies the epoch.
 
     Args:
         epoch: Its number.
-        tokens: Of its files; none: a listing that only takes the place of another.
+        tokens: Of its files; none: a listing that only blocks the place of another.
         run: The token of the run that decided it.
     """
     files = [
@@ -135,7 +135,7 @@ def listing(epoch: int, tokens: tuple[Any, ...], run: str = "") -> bytes:
 
 
 def listed_commit(epoch: int, data: bytes) -> Commit:
-    """Return what a listing says of its epoch; people may have written it."""
+    """Return what a listing says about its epoch; people may have written it."""
     try:
         found = msgspec.json.decode(data, type=_Told)
     except msgspec.MsgspecError:
@@ -156,7 +156,7 @@ def listed_names(epoch: int, data: bytes) -> set[str]:
 def is_listed(
     root: Storage, epoch: int, output: SinkOutput, owner: Owner | None
 ) -> bool:
-    """Tell whether an epoch is there, itself and not another of its number.
+    """Tell whether this very epoch is there, and not another with its number.
 
     Raises:
         ForeignEpochError: Another one is.
@@ -178,7 +178,7 @@ def is_listed(
 def check_tokens(place: str, epoch: int, tokens: tuple[Any, ...]) -> None:
     """Refuse tokens that lead out of the output directory.
 
-    Ours never do: the store is from somebody else, or altered.
+    Ours never do: the store comes from somebody else, or was altered.
 
     Raises:
         CommitRejectedError: One does; nothing was written.
@@ -196,7 +196,7 @@ def check_tokens(place: str, epoch: int, tokens: tuple[Any, ...]) -> None:
 
 
 def staged_gone(path: str, epoch: int, staged: str) -> CommitRejectedError:
-    """Return the error of an epoch that has lost a file before its commit."""
+    """Return the error for an epoch that has lost a file before its commit."""
     what = (
         f"staged file {path}/{staged} is gone; put it back, or go back to the epoch"
         " before, from which its rows are made again (riverlock restore"
@@ -212,7 +212,7 @@ def is_withdrawal(tokens: tuple[Any, ...]) -> bool:
 
 
 def is_inside(name: str) -> bool:
-    """Tell whether a name is that of a file below the folder it is looked up in."""
+    """Tell whether a name leads to a file below the folder it is looked up in."""
     return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
 
 
@@ -227,10 +227,10 @@ class _Told(msgspec.Struct, frozen=True):
 
 
 def named(tokens: tuple[Any, ...]) -> dict[str, Any]:
-    """Return tokens by the names of their files, which are made unique.
+    """Return tokens by the names of their files, made unique.
 
-    Stagers give each file a name of its own, but an epoch that is decided must be
-    committed whatever its tokens say.
+    Stagers use a name of its own for each file, but a decided epoch must be committed
+    whatever its tokens say.
     """
     found: dict[str, Any] = {}
     for token in tokens:

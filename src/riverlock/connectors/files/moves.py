@@ -1,8 +1,7 @@
 """Brings the epochs of an output directory to where they belong, one by one.
 
-Nothing is planned ahead and nothing needs to be remembered: what is to be done follows
-from the listings that are there, in sight or not, so that a crash at any point leaves
-only less to do.
+Nothing is planned ahead or remembered: what to do follows from the listings that exist,
+in sight or not, so that a crash at any point only leaves less to do.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ class Arrangement:
     Attributes:
         place: The output directory.
         goal: Where an epoch belongs.
-        concerns: Which epoch numbers are looked at.
-        pending: Of an epoch, the files that a commit which was cut off may have left.
-        frees: Which numbers are blocked no more, if a restore has blocked them.
+        concerns: Which epoch numbers to examine.
+        pending: For an epoch, the files that an interrupted commit may have left.
+        frees: Which numbers are no longer blocked, if a restore has blocked them.
         check: Called before each group of moves.
         sink: For people.
     """
@@ -62,7 +61,7 @@ class Arrangement:
     _homes: dict[str, dict[int, Listed]] = field(default_factory=dict)
 
     def carry_out(self) -> None:
-        """Move what is not where it belongs.
+        """Move everything that is not where it belongs.
 
         Raises:
             ForeignEpochError: Two epochs of one number belong in sight.
@@ -113,7 +112,7 @@ class Arrangement:
             self.hidden.add(each.epoch)
 
     def _to_show(self) -> dict[str, list[Listed]]:
-        """Return what belongs in sight and is not there, whole, by its home."""
+        """Return what belongs in sight and is missing there, whole, by its home."""
         found: dict[str, list[Listed]] = {}
         for home, epochs in self._homes.items():
             at_home = self.place.folders(home)
@@ -131,8 +130,8 @@ class Arrangement:
     def _put_away(self, to_show: dict[str, list[Listed]]) -> None:
         """Move files out of sight that no listing in sight names: nobody may see them.
 
-        A commit was cut off, and its run, of another copy of the store, has them still
-        where it staged them.
+        A commit was interrupted, and its run, of another copy of the store, still has
+        them where it staged them.
         """
         strays: dict[int, set[str]] = {}
         returning = {x.epoch: x.names for xs in to_show.values() for x in xs}
@@ -165,8 +164,8 @@ class Arrangement:
 def block(place: Place, epoch: int) -> bool:
     """Put an empty listing in place of an epoch's; False if it is listed.
 
-    In an object store, a run that slept in its commit of an epoch that was withdrawn
-    can list it no more: the place is taken.
+    In an object store, a run that slept in its commit of a withdrawn epoch can then no
+    longer list it: the place is taken.
     """
     empty = listing(epoch, ())
     path = listing_path(epoch)

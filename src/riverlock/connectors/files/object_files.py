@@ -1,4 +1,4 @@
-"""Files in an object store, which can rename nothing: a listing decides.
+"""Files in an object store, which cannot rename: a listing decides.
 
 An epoch's files are copied into place one after the other, then a listing of them is
 put. Names are those of the attempts that were voted for, so that a repeated commit
@@ -24,7 +24,12 @@ from riverlock.connectors.files.listing import (
     own,
     staged_gone,
 )
-from riverlock.connectors.files.past_epochs import check_claim, check_kept, take
+from riverlock.connectors.files.past_epochs import (
+    check_claim,
+    check_kept,
+    check_listed,
+    take,
+)
 from riverlock.connectors.files.reachable import reach
 from riverlock.connectors.files.staged_files import sweep_staged
 from riverlock.connectors.withdrawal import withdraw_all
@@ -57,9 +62,11 @@ class ObjectFileCommitter:
     # What marks places of this sink.
     mine: dict[str, str] = field(default_factory=dict)
     owner: Owner | None = None
+    # The newest epoch that this run has seen in the directory.
+    _seen: int | None = None
 
     def probe(self) -> None:
-        """Look whether the object store answers; change nothing.
+        """Check that the object store answers; change nothing.
 
         Raises:
             SinkUnavailableError: It does not.
@@ -67,7 +74,7 @@ class ObjectFileCommitter:
         reach(self.sink.path)
 
     def open(self, owner: Owner) -> None:
-        """Take the directory for this run; epochs of other copies go out of sight.
+        """Take the directory for this run; move epochs of other copies out of sight.
 
         Raises:
             InvalidConfigError: The directory belongs to another flow or store.
@@ -91,17 +98,23 @@ class ObjectFileCommitter:
         if is_withdrawal(output.tokens):
             assert self.owner is not None
             withdraw_all(self.sink.path, output.tokens, self.owner)
+            self._seen = None
         elif "://" in path:
             check_tokens(path, epoch, output.tokens)
             self._check_claim(path)
+            if self.owner is not None and self._seen is not None:
+                # It may have gone back under this run.
+                check_listed(self.sink.path, self._seen, self.owner)
             if not is_listed(ObjectStorage(path), epoch, output, self.owner):
                 self._copy(path, epoch, output)
+            if path == self.sink.path:
+                self._seen = epoch
             sweep_staged(path, epoch, self.owner, output.run)
         else:
             self._commit_in_directory(path, epoch, output)
 
     def _check_claim(self, path: str) -> None:
-        """Stop if another run has taken the place; a former one is not taken."""
+        """Stop if another run has taken the place; do not take a former place."""
         if self.owner is not None and path == self.sink.path:
             check_claim(ObjectStorage(path), self.owner)
 
@@ -130,16 +143,17 @@ class ObjectFileCommitter:
         from riverlock.connectors.builtin_committers import FileCommitter
 
         if not is_owned(LocalStorage(Path(path)), self.mine):
-            what = f"it was decided to go to {path}, which is not there any more"
+            what = f"it was decided to go to {path}, which no longer exists"
             raise CommitRejectedError(self.sink.path, epoch=epoch, what=what)
         FileCommitter(replace(self.sink, path=path)).commit(epoch, output)
 
 
 def _give_way(root: ObjectStorage, epoch: int, output: SinkOutput) -> None:
-    """Take the copies away if the place of their listing is taken by another.
+    """Remove the copies if another listing has taken the place of theirs.
 
-    The epoch was withdrawn while we slept, or is one of another copy of the store. What
-    we have staged stays. Where nothing is listed, a newer run may copy the same files.
+    The epoch was withdrawn while we slept, or belongs to another copy of the store.
+    What we have staged stays. Where nothing is listed, a newer run may copy the same
+    files.
     """
     try:
         found = root.get(listing_path(epoch))

@@ -24,10 +24,10 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # what Hive and Spark call a nul
 
 
 def partitions(table: pa.Table, by: Sequence[str]) -> Iterator[tuple[Values, pa.Table]]:
-    """Split rows by columns, which the parts lack, in a fixed order.
+    """Split rows by columns, which the parts then lack, in a fixed order.
 
-    By the text of values: null and the empty string are one part, as in Hive and Delta,
-    and no NaN equals another.
+    Values are compared as text: null and the empty string are one part, as in Hive and
+    Delta, and no NaN equals another.
     """
     if not by:
         yield (), table
@@ -60,7 +60,7 @@ def check_columns(use: SinkUse, by: Sequence[str]) -> None:
 
 
 def folder_of(values: Values) -> str:
-    """Return the folder of a part, with a slash at its end; empty if there is none."""
+    """Return the folder of a part, with a trailing slash; empty if there is none."""
     return "".join(
         f"{_escaped(n)}={_NULL_PARTITION if v is None else _escaped(v)}/"
         for n, v in values

@@ -1,8 +1,8 @@
 """Brings an output directory to the past of the store that opens it.
 
 A store that is put back from a backup, and a copy of a store, decide epoch numbers that
-the directory has already. What is there and not of this store's past is moved out of
-sight, never deleted; what is of its past and was moved away by another copy comes back.
+the directory already has. Epochs that are not of this store's past are moved out of
+sight, never deleted; epochs of its past that another copy moved away come back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from riverlock.connectors.files.places import Listed, Place
     from riverlock.storage.base import Storage
 
-__all__ = ["check_claim", "check_kept", "is_others", "take"]
+__all__ = ["check_claim", "check_kept", "check_listed", "is_others", "take"]
 
 log = logging.getLogger(__name__)
 _CLAIM = "_riverlock/run.json"
@@ -46,7 +46,7 @@ class _Record(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def check_kept(path: str, owner: Owner) -> None:
-    """Check that a directory still has what it was given; change nothing.
+    """Check that a directory still has what it received; change nothing.
 
     Raises:
         CommitRejectedError: It lacks epochs: it was put back from a backup, or is gone.
@@ -58,7 +58,18 @@ def check_kept(path: str, owner: Owner) -> None:
     if place.storage.exists(listing_path(given)):
         return
     # A restore, or another copy of the store, may have moved it: it comes back.
-    if any(given in place.listed(home) for home in place.homes()):
+    if not any(given in place.listed(home) for home in place.homes()):
+        check_listed(path, given, owner)
+
+
+def check_listed(path: str, given: int, owner: Owner) -> None:
+    """Check that a directory has an epoch that it was given.
+
+    Raises:
+        CommitRejectedError: It lacks epochs: it was put back from a backup, or is gone.
+    """
+    place = place_at(path)
+    if place.storage.exists(listing_path(given)):
         return
     has = max((e for e in place.listed() if e < given), default=None)
     go_on = f"create the file {path}/{listing_path(given)}"
@@ -66,11 +77,11 @@ def check_kept(path: str, owner: Owner) -> None:
 
 
 def take(path: str, owner: Owner) -> None:
-    """Take an output directory for a run, and have in sight what is of its past.
+    """Take an output directory for a run, and bring into sight what is of its past.
 
     Raises:
         FencedError: A newer run of this store has it.
-        ForeignEpochError: It cannot be told which of two epochs is of this store.
+        ForeignEpochError: It is unclear which of two epochs belongs to this store.
     """
     place = place_at(path)
     found = _read(place.storage)
@@ -86,7 +97,7 @@ def take(path: str, owner: Owner) -> None:
 def _is_known(place: Place, found: _Record | None, owner: Owner) -> bool:
     """Tell whether nothing can be in sight but what the store has decided.
 
-    Runs of this store have left nothing else up to the epoch that they came to.
+    Runs of this store have left nothing else up to the epoch that they reached.
     """
     if found is None or not found.is_settled or not owner.past.has_run(found.claim):
         return False
@@ -97,7 +108,7 @@ def _is_known(place: Place, found: _Record | None, owner: Owner) -> bool:
 
 
 def is_others(storage: Storage, owner: Owner) -> bool:
-    """Tell whether a run has a directory that is newer, or of another copy."""
+    """Tell whether the run that has a directory is newer, or of another copy."""
     found = _read(storage)
     return found is not None and (
         found.run > owner.run or not owner.past.has_run(found.claim)

@@ -1,10 +1,10 @@
 """Epochs of output files, moved in and out of readers' sight, on disk or in objects.
 
 The output directory itself is in sight. ``_riverlock/withdrawn/<token>`` is the home of
-the epochs that the run of that token has decided, while they are out of sight: what a
-restore has undone, and what is of another copy of the store. So an epoch has one place
-to go to, whoever moves it, and a move that was cut off can be completed or undone by
-anybody: what a listing names belongs together.
+the epochs that the run with that token decided, while they are out of sight: epochs
+that a restore has undone, and those of another copy of the store. So an epoch has one
+place to go to, whoever moves it, and anybody can complete or undo an interrupted move:
+what a listing names belongs together.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Listed:
 class Place(Protocol):
     """An output directory whose epochs can be moved.
 
-    ``hide`` and ``show`` may be repeated, and go on with what a crash left half done.
+    ``hide`` and ``show`` may be repeated, and continue what a crash left half done.
     """
 
     @property
@@ -114,13 +114,13 @@ class Place(Protocol):
     def show(self, home: str, epochs: Iterable[Listed]) -> None:
         """Move epochs into sight.
 
-        Their listings stay at home as well: they tell the store that had withdrawn
-        them, or a backup of it, that they were.
+        Their listings also stay at home: they tell the store that had withdrawn them,
+        or a backup of it, that they were.
         """
         ...
 
     def put_away(self, strays: Mapping[int, set[str]]) -> None:
-        """Move files that nothing lists to a home of nobody."""
+        """Move files that nothing lists to a home that belongs to nobody."""
         ...
 
 

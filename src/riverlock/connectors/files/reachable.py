@@ -12,10 +12,10 @@ _IMPATIENT = {"retry_config": {"max_retries": 1}}
 
 
 def reach(path: str) -> None:
-    """Ask an object store for an object; directories of this machine need no asking.
+    """Ask an object store for an object; local directories need no asking.
 
     Raises:
-        SinkUnavailableError: It does not answer, has no such bucket, or lets nobody in.
+        SinkUnavailableError: It does not answer, has no such bucket, or denies access.
     """
     if "://" not in path:
         return

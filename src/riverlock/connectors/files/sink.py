@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.connectors.files.partitions import check_columns
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
+from riverlock.core.keywords import told_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,7 @@ class FileSink:
         return self.path
 
     def stager(self, use: SinkUse) -> FileStager:
-        """Return what stages files in their final form."""
+        """Return the object that stages files in their final form."""
         from riverlock.connectors.builtin_stagers import FileStager
 
         check_columns(use, self.partition_by)
@@ -60,7 +61,7 @@ class FileSink:
         )
 
     def committer(self, use: SinkUse, storage: Storage) -> Committer:
-        """Return what makes files appear, as the place allows."""
+        """Return the object that makes files appear, as the place allows."""
         del use, storage  # files are staged in their own place
         from riverlock.connectors.builtin_committers import FileCommitter
         from riverlock.connectors.files.object_files import ObjectFileCommitter
@@ -68,6 +69,7 @@ class FileSink:
         return ObjectFileCommitter(self) if "://" in self.path else FileCommitter(self)
 
 
+@told_keywords
 def files(
     path: str,
     *,
@@ -76,9 +78,9 @@ def files(
 ) -> FileSink:
     """Write files exactly once: each epoch appears whole, by one rename.
 
-    The directory holds one folder ``epoch=<n>`` per epoch, which Spark, DuckDB and
-    others read as a partition, and ``_riverlock/<n>.json`` that lists its files. In an
-    object store, which can rename nothing, that listing is what appears last.
+    The directory has one folder ``epoch=<n>`` per epoch, which Spark, DuckDB and others
+    read as a partition, and ``_riverlock/<n>.json``, which lists its files. In an
+    object store, which cannot rename, that listing appears last.
 
     Args:
         path: A directory, or an object store's URL such as ``s3://bucket/out``.
@@ -90,7 +92,7 @@ def files(
     """
     if format not in _FORMATS:
         raise InvalidConfigError(
-            "format of files", expected=" or ".join(_FORMATS), found=repr(format)
+            "files(format=)", expected=" or ".join(_FORMATS), found=repr(format)
         )
     by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     return FileSink(path=place(path), format=format, partition_by=by, given=path)

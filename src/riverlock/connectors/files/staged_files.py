@@ -1,4 +1,4 @@
-"""Sweeps files that were staged below an output directory and are needed no more.
+"""Sweeps files that were staged below an output directory and are no longer needed.
 
 Those of another copy of the store stay: it may not have committed them yet.
 """
@@ -27,8 +27,8 @@ def sweep_staged(root: str, epoch: int, owner: Owner | None, *runs: str) -> None
     Args:
         root: The output directory.
         epoch: The newest that is committed.
-        owner: Whose runs' files go.
-        runs: Tokens of further runs whose files go.
+        owner: Whose runs' files to remove.
+        runs: Tokens of further runs whose files to remove.
     """
 
     def is_ours(token: str) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from riverlock.connectors.generator.row_numbers import RowNumbers
 from riverlock.core.hidden_columns import SEQ
 from riverlock.spark.repeatable import is_repeatable
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["GeneratorReader"]
 
 
-class GeneratorReader:
+class GeneratorReader(RowNumbers):
     """Reads ranges of row numbers; the pace counts from the first start."""
 
     gives_positions = True
@@ -26,7 +27,8 @@ class GeneratorReader:
 
     def __init__(self, spark: SparkSession, source: Generator, clock: Clock) -> None:
         """Keep the description."""
-        self._spark, self._source, self._clock = spark, source, clock
+        super().__init__(source, clock)
+        self._spark = spark
         for text in source.columns.values():
             F.expr(text)  # one expression each, or Spark says what is wrong
         # A line of its own ends a comment, should the text end with one.
@@ -35,43 +37,11 @@ class GeneratorReader:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether the expressions are: Spark may be asked for chance."""
+        """Whether the expressions are repeatable: they may use Spark's randomness."""
         given = self._spark.range(0).select(
             "id", F.expr("0L AS seed"), F.expr("timestamp_micros(0) AS created")
         )
         return is_repeatable(given.select(*map(F.expr, self._source.columns.values())))
-
-    def initial(self) -> Any:
-        """Begin at row 0; with a pace, time is counted from now."""
-        if self._source.rows_per_second is None:
-            return {"row": 0}
-        return {"row": 0, "origin_us": self._clock.now_us()}
-
-    def latest(self, start: Any) -> Any:
-        """Return the number of rows there are by now."""
-        end = self._source.rows
-        pace = self._source.rows_per_second
-        if pace is not None:
-            passed = max(0, self._clock.now_us() - start["origin_us"])
-            due = int(passed * pace / 1_000_000)
-            end = due if end is None else min(due, end)
-        assert end is not None
-        return {**start, "row": max(start["row"], end)}
-
-    def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
-        """Return an offset at most ``max_rows`` further."""
-        return {**start, "row": min(start["row"] + max_rows, latest["row"])}
-
-    def has_ended(self, start: Any, latest: Any) -> bool:
-        """Whether all rows are made, and no more were promised."""
-        source = self._source
-        return (
-            source.bounded and source.rows is not None and start["row"] >= source.rows
-        )
-
-    def rows_between(self, start: Any, end: Any) -> int:
-        """Return the number of rows."""
-        return int(end["row"] - start["row"])
 
     def read(self, start: Any, end: Any) -> DataFrame:
         """Compute the rows; one statement, since each costs Spark an analysis."""
@@ -93,21 +63,14 @@ class GeneratorReader:
             f" WHERE id < {_hidden(rows)})"
         )
 
-    def observed(self, rows: int) -> dict[str, float]:
-        """Nothing to learn."""
-        return {}
-
-    def close(self) -> None:
-        """Nothing is open."""
-
 
 def _hidden(number: int) -> str:
-    """Return a number as SQL that is not written into code."""
+    """Return a number as SQL that Spark does not compile into its code."""
     return f"array({number}L)[spark_partition_id() * 0]"
 
 
 def _rounded(rows: int) -> int:
-    """Return a length of range that is as long, by less than a sixteenth longer.
+    """Return a range length of at least this, and less than a sixteenth longer.
 
     >>> [_rounded(n) for n in (0, 15, 100, 400_000)]
     [0, 15, 100, 409600]

@@ -19,6 +19,7 @@ from riverlock.core.errors import (
     SinkUnavailableError,
 )
 from riverlock.core.extras import load_extra
+from riverlock.core.keywords import told_keywords
 from riverlock.core.times import duration_us
 
 if TYPE_CHECKING:
@@ -54,11 +55,11 @@ class HttpSink:
     kind: str = "http"
 
     def stager(self, use: SinkUse) -> TableStager:
-        """Return what stages rows in the store."""
+        """Return the stager, which writes rows into the store."""
         return row_stager(use, self.kind)
 
     def committer(self, use: SinkUse, storage: Storage) -> HttpCommitter:
-        """Return what sends them."""
+        """Return the committer, which sends them."""
         del use
         return HttpCommitter(
             sink=self,
@@ -69,6 +70,7 @@ class HttpSink:
         )
 
 
+@told_keywords
 def http(  # noqa: PLR0913 - all keywords
     url: str,
     *,
@@ -80,31 +82,31 @@ def http(  # noqa: PLR0913 - all keywords
 ) -> HttpSink:
     """Send each row as a JSON object, with the header ``Idempotency-Key``.
 
-    The key is made of the flow, the sink, the epoch (its number and a digest) and the
-    row's number in it, and is the same at every try. Answers of 408, 409, 425, 429 and
-    5xx are tried again, after the pause that ``Retry-After`` asks for; other errors
+    The key consists of the flow, the sink, the epoch (its number and a digest) and the
+    row's number in it, and is the same at every attempt. Answers of 408, 409, 425, 429
+    and 5xx are tried again, after the pause that ``Retry-After`` asks for; other errors
     stop the flow.
 
     Args:
-        url: Where to; of it, only the host is ever printed, of headers nothing.
+        url: The address; only its host is ever printed, and no header.
         method: POST, PUT or PATCH.
         headers: More headers, such as ``Authorization``.
-        rate: Requests per second at most.
+        rate: The most requests per second.
         connections: Requests at a time; with more than one, order is not kept.
         timeout: How long to wait for an answer.
     """
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise InvalidConfigError(
-            "url of an http sink", expected="http:// or https://", found=_shown(url)
+            "http(url=)", expected="http:// or https://", found=_shown(url)
         )
     if method not in _METHODS:
         raise InvalidConfigError(
-            "method of an http sink", expected=", ".join(_METHODS), found=repr(method)
+            "http(method=)", expected=", ".join(_METHODS), found=repr(method)
         )
     if connections < 1 or (rate is not None and rate <= 0):
         raise InvalidConfigError(
-            "connections and rate of an http sink",
+            "http(connections=, rate=)",
             expected="numbers above zero",
             found=f"{connections} and {rate}",
         )
@@ -125,10 +127,10 @@ class HttpCommitter(RowCommitter):
     sink: HttpSink
 
     def probe(self) -> None:
-        """Look whether somebody takes connections; no request is made.
+        """Check whether something accepts connections; no request is made.
 
         Raises:
-            SinkUnavailableError: Nobody does.
+            SinkUnavailableError: Nothing does.
         """
         parts = urlsplit(self.sink.url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -141,7 +143,7 @@ class HttpCommitter(RowCommitter):
 
 
 class _Sender:
-    """Sends a row until the server takes it."""
+    """Sends a row until the server accepts it."""
 
     def __init__(self, sink: HttpSink) -> None:
         self._sink = sink
@@ -224,7 +226,7 @@ def _after(headers: Mapping[str, str]) -> float | None:
 
 
 def _shown(url: str) -> str:
-    """Return an address without what may be secret: user, password, path, query."""
+    """Return an address without possible secrets: user, password, path, query."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     rest = "/***" if parts.path.strip("/") or parts.query else ""
@@ -232,7 +234,7 @@ def _shown(url: str) -> str:
 
 
 def _masked(text: str, url: str) -> str:
-    """Return what a server says without what it repeats of the address."""
+    """Return what a server says without the parts that repeat the address."""
     parts = urlsplit(url)
     secrets = [parts.path, parts.query, *parts.path.split("/"), parts.password or ""]
     secrets += [value for _, value in parse_qsl(parts.query)]

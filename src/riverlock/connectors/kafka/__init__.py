@@ -1,1 +1,1 @@
-"""Kafka, by confluent-kafka: the one package that imports it."""
+"""Kafka, with confluent-kafka: the only package that imports it."""

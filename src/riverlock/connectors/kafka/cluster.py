@@ -1,4 +1,4 @@
-"""A cluster as a sink sees it, with its errors in our words."""
+"""A cluster as a sink sees it; its errors become ours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Cluster"]
 class Cluster:
     """Answers a sink; raises ``SinkError`` if the cluster refuses.
 
-    ``SinkUnavailableError``, which is one, says that it does not answer.
+    The subclass ``SinkUnavailableError`` says that it does not answer.
     """
 
     def __init__(self, connection: Connection, sink: str) -> None:
@@ -72,7 +72,7 @@ class Cluster:
         """Return how many partitions a topic has.
 
         Raises:
-            InvalidConfigError: It is not there, or takes only smaller records.
+            InvalidConfigError: It does not exist, or takes only smaller records.
         """
         from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -81,8 +81,8 @@ class Cluster:
             if known is None:
                 raise InvalidConfigError(
                     f"topic {topic!r} of sink {self._sink!r}",
-                    expected=f"one that exists at {self._connection.servers}",
-                    found="no such topic",
+                    expected=f"an existing topic at {self._connection.servers}",
+                    found="none",
                     hint="create it, with the partitions that its readers need",
                 )
             resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -108,12 +108,12 @@ class Cluster:
             return any(end.result(WAIT_SECONDS).offset > 0 for end in ends.values())
 
     def make_markers(self, topic: str) -> None:
-        """Make the topic of markers, unless it is there."""
+        """Make the topic of markers, unless it exists."""
         with self._in_words(f"making topic {topic!r}"):
             make_topic(self._admin, topic)
 
     def transactional(self, transactional_id: str) -> TransactionalProducer:
-        """Return a producer that fences all before it of the same id."""
+        """Return a producer that fences all earlier ones with the same id."""
         with self._in_words("beginning with transactions"):
             return TransactionalProducer(self._connection, transactional_id)
 

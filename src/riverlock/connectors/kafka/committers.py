@@ -1,4 +1,4 @@
-"""Committers of the Kafka sink: rows that are staged in the store are sent."""
+"""Committers of the Kafka sink: they send rows that are staged in the store."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ __all__ = ["KafkaCommitter", "PlainKafkaCommitter"]
 class KafkaCommitter:
     """Sends each epoch with its marker in one transaction.
 
-    What can have happened when a producer begins: nothing; the newest epoch was sent
-    by this or an older run, and acknowledged or not; an older run is about to send it.
-    Beginning fences older producers and settles what they left open, and then the
-    marker tells. A run whose number is smaller than the marker's sends nothing.
+    What can have happened when a producer begins: nothing; the newest epoch was sent by
+    this or an older run, and acknowledged or not; an older run is about to send it.
+    Beginning fences older producers and settles what they left open; then the marker
+    tells. A run whose number is smaller than the marker's sends nothing.
     """
 
     sink: KafkaSink
@@ -68,10 +68,10 @@ class KafkaCommitter:
     _partitions: int = field(default=0)
 
     def probe(self) -> None:
-        """Look whether the topic can be written; change nothing.
+        """Check whether the topic can be written; change nothing.
 
         Raises:
-            InvalidConfigError: The topic is not there, or takes only smaller records.
+            InvalidConfigError: The topic does not exist, or takes only smaller records.
             SinkError: The cluster refuses, or does not answer.
         """
         _check_topic(self.sink, self.uid)
@@ -80,8 +80,9 @@ class KafkaCommitter:
         """Take the sink for this run.
 
         Raises:
-            InvalidConfigError: The topic is not there, the markers of epochs that were
-                written are gone, or this is a fork and the topic is that of its origin.
+            InvalidConfigError: The topic does not exist, the markers of epochs that
+                were written are gone, or this is a fork and the topic is that of its
+                origin.
             SnapshotCorruptedError: There is no marker, and what says whether there must
                 be one is damaged.
             FencedError: A newer run writes this sink.
@@ -101,7 +102,7 @@ class KafkaCommitter:
     def _check_fork(self, owner: Owner, cluster: Cluster) -> None:
         """Refuse a topic with records of the flow that we were forked from.
 
-        Its marker does not say which topic it is of: one without records is ours.
+        Its marker does not say which topic it is for: one without records is ours.
         """
         if owner.origin is None or self._known() is not None:
             return
@@ -111,7 +112,7 @@ class KafkaCommitter:
             raise of_the_origin(owner.sink, f"topic {self.sink.topic!r}")
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
-        """Send the epoch, unless its marker is there."""
+        """Send the epoch, unless its marker exists."""
         if not output.tokens:
             return
         if self._producer is None:
@@ -179,10 +180,10 @@ class KafkaCommitter:
         return CommitRejectedError(self._owner.sink, epoch=epoch, what=what)
 
     def _begin(self, *, again: bool) -> None:
-        """Fence other producers, read the marker, and put our run's number there.
+        """Fence other producers, read the marker, and write our run's number to it.
 
         Args:
-            again: Whether this run has put it there before: then it must be there.
+            again: Whether this run has written it before: then it must be there.
         """
         owner, cluster = self._owner, self._cluster
         assert owner is not None
@@ -228,7 +229,7 @@ class KafkaCommitter:
         )
 
     def _check_new(self, cluster: str) -> None:
-        """Refuse to go on if there must have been a marker: epochs could come twice."""
+        """Refuse to continue if a marker must have existed: epochs could come twice."""
         assert self._owner is not None
         if self._known() == SinkPlace(flow=self._owner.flow, cluster=cluster):
             raise InvalidConfigError(
@@ -239,7 +240,7 @@ class KafkaCommitter:
             )
 
     def _remember(self, cluster: str) -> None:
-        """Note that the marker is there; also in place of a note that is damaged."""
+        """Note that the marker exists; also in place of a damaged note."""
         assert self._owner is not None
         sealed = seal(SinkPlace(flow=self._owner.flow, cluster=cluster))
         if self._noted() != sealed:
@@ -249,7 +250,7 @@ class KafkaCommitter:
         """Return where the marker was left; None: nowhere yet.
 
         Raises:
-            SnapshotCorruptedError: That cannot be told: epochs could come twice.
+            SnapshotCorruptedError: That is unknown: epochs could come twice.
         """
         noted = self._noted()
         if noted is None:
@@ -274,7 +275,7 @@ class KafkaCommitter:
 
 
 def _commit(marker: Marker | None) -> Commit | None:
-    """Return the epoch that a marker is of."""
+    """Return the epoch that a marker names."""
     if marker is None or marker.epoch is None:
         return None
     return Commit(epoch=marker.epoch, run=marker.decided, digest=marker.digest or "")
@@ -296,10 +297,10 @@ class PlainKafkaCommitter:
     _producer: PlainProducer | None = None
 
     def probe(self) -> None:
-        """Look whether the topic can be written; change nothing.
+        """Check whether the topic can be written; change nothing.
 
         Raises:
-            InvalidConfigError: The topic is not there, or takes only smaller records.
+            InvalidConfigError: The topic does not exist, or takes only smaller records.
             SinkError: The cluster refuses, or does not answer.
         """
         _check_topic(self.sink, self.uid)
@@ -308,7 +309,7 @@ class PlainKafkaCommitter:
         """Check that the topic can be written.
 
         Raises:
-            InvalidConfigError: The topic is not there.
+            InvalidConfigError: The topic does not exist.
             SinkError: The cluster does not answer.
         """
         self._name = owner.sink

@@ -1,4 +1,4 @@
-"""How a Kafka cluster is reached; what is secret about it is never shown."""
+"""How a Kafka cluster is reached; its secrets are never shown."""
 
 from __future__ import annotations
 
@@ -76,31 +76,31 @@ class Connection:
 def connection_to(
     servers: str, options: Mapping[str, object] | None, *, fixed: Collection[str]
 ) -> Connection:
-    """Return a connection, checked as far as that goes without the cluster.
+    """Return a connection, checked as far as possible without the cluster.
 
     Raises:
-        InvalidConfigError: The client is not installed, or a setting is not the
-            user's to choose.
+        InvalidConfigError: The client is not installed, or a setting is not the user's
+            to choose.
     """
     if find_spec("confluent_kafka") is None:
         raise InvalidConfigError(
             "Kafka",
             expected="the package confluent-kafka",
-            found="it is not installed",
+            found="none installed",
             hint="pip install 'riverlock[kafka]'",
         )
     if not servers:
         raise InvalidConfigError(
-            "servers of Kafka", expected="'host:port,host:port'", found=repr(servers)
+            "kafka(servers=)", expected="'host:port,host:port'", found=repr(servers)
         )
     chosen = dict(options or {})
     wrong = sorted({"bootstrap.servers", *fixed} & chosen.keys())
     if wrong:
         raise InvalidConfigError(
-            "options of Kafka",
+            "kafka(options=)",
             expected="settings that do not change what riverlock promises",
             found=", ".join(wrong),
-            hint="leave them out; what they do has a parameter, or is fixed",
+            hint="leave them out; they are fixed, or set by a parameter of kafka()",
         )
     return Connection(servers=servers, options={k: _text(v) for k, v in chosen.items()})
 

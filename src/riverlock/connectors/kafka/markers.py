@@ -1,8 +1,8 @@
 """Markers: which epoch of a sink a cluster holds, written in its own transaction.
 
-A marker is a record of a compacted topic, in its one partition, under the key of flow
-and sink. Offsets of a consumer group would be atomic as well, but a cluster forgets
-them a week after the last commit.
+A marker is a record of a compacted topic with one partition, under the key of flow and
+sink. Offsets of a consumer group would be atomic as well, but a cluster forgets them a
+week after the last commit.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_topic(admin: AdminClient, name: str) -> None:
-    """Make the topic of markers, unless it is there.
+    """Make the topic of markers, unless it exists.
 
     Raises:
-        InvalidConfigError: It has other partitions than one.
+        InvalidConfigError: It has more than one partition.
         KafkaException: It could not be made.
     """
     from confluent_kafka import KafkaError, KafkaException
@@ -82,9 +82,9 @@ def make_topic(admin: AdminClient, name: str) -> None:
 def read_marker(
     connection: Connection, topic: str, mine: Marker, sink: str
 ) -> Marker | None:
-    """Return the newest marker of a flow's sink that was committed.
+    """Return the newest committed marker of a flow's sink.
 
-    Everything that was written when this is called is waited for: a transaction of
+    This waits for everything that was written when it is called: a transaction of
     another flow that is being committed may hide what lies behind it for a moment.
 
     Raises:

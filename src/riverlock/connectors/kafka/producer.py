@@ -54,7 +54,7 @@ class OutRow(NamedTuple):
 
 
 class _Sender:
-    """What both have in common: a client and a full queue that is waited for."""
+    """What both have in common: a client, and waiting for a full queue."""
 
     def __init__(self, connection: Connection, settings: dict[str, Any]) -> None:
         from confluent_kafka import Producer
@@ -86,10 +86,10 @@ class _Sender:
 
 
 class TransactionalProducer(_Sender):
-    """Sends epochs in transactions; making one fences those before it of the same id.
+    """Sends epochs in transactions; making one fences earlier ones with the same id.
 
-    After an error it is of no use any more: a new one completes or aborts what hangs,
-    and the marker says which of the two it was.
+    After an error it cannot be used any more: a new one completes or aborts what is
+    open, and the marker says which of the two it was.
     """
 
     def __init__(self, connection: Connection, transactional_id: str) -> None:
@@ -111,11 +111,11 @@ class TransactionalProducer(_Sender):
     def send(
         self, topic: str, rows: Iterable[OutRow], markers: str, marker: Marker
     ) -> None:
-        """Send rows and a marker; readers of what is committed see all or nothing.
+        """Send rows and a marker; readers of committed records see all or nothing.
 
         Raises:
             SinkError: Nothing was committed.
-            CommitUnknownError: Nobody knows: ask the marker.
+            CommitUnknownError: The outcome is unknown: ask the marker.
         """
         import msgspec
         from confluent_kafka import KafkaException
@@ -142,7 +142,7 @@ class TransactionalProducer(_Sender):
             raise _failure(cause, marker, kind) from error
 
     def drop(self) -> None:
-        """Abort, if that still can be: readers need not wait for a time-out then."""
+        """Abort, if still possible, so that readers need not wait for a time-out."""
         from confluent_kafka import KafkaException
 
         super().drop()
@@ -164,10 +164,10 @@ class PlainProducer(_Sender):
         super().__init__(connection, {"enable.idempotence": "true"})
 
     def send(self, topic: str, rows: Iterable[OutRow], sink: str, epoch: int) -> None:
-        """Send rows; returns when the cluster has them.
+        """Send rows; return when the cluster has them.
 
         Raises:
-            SinkError: It has not, or not all of them.
+            SinkError: It does not have them, or not all of them.
             SinkUnavailableError: It does not answer.
         """
         from confluent_kafka import KafkaException

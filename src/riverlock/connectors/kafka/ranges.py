@@ -1,7 +1,7 @@
 """Records of a span of offsets as Arrow, read inside tasks.
 
-A span is read by position, not by count: markers of transactions, records of aborted
-ones and what compaction took away leave gaps between offsets.
+A span is read by position, not by count: transaction markers, records of aborted
+transactions and records removed by compaction leave gaps between offsets.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class RecordReader:
     allow_gap: bool
 
     def read(self, span: Span) -> Iterator[pa.RecordBatch]:
-        """Give the records of a span, in order.
+        """Yield the records of a span, in order.
 
         Raises:
             SourceError: Records of the span are gone.
@@ -125,7 +125,7 @@ class RecordReader:
                 raise self._silent(span, position, trouble)
 
     def _end(self, event: Message, span: Span) -> tuple[int, str]:
-        """Return the offset that an event says has been reached, or its trouble.
+        """Return the offset that an event says has been reached, or raise its error.
 
         Raises:
             SourceError: Records are gone.
@@ -145,8 +145,8 @@ class RecordReader:
                 self.uid,
                 what=f"records of {where} between offsets {span.start} and {span.end}"
                 f" are gone before their epoch was committed: {text}",
-                hint="allow_gap=True goes on without them; a longer retention of the"
-                " topic keeps it from happening",
+                hint="allow_gap=True continues without them; a longer retention of the"
+                " topic prevents this",
             )
         if may_pass(error):
             return span.start, text  # the client tries again; silence is limited
@@ -169,7 +169,7 @@ class RecordReader:
 def _poll(
     consumer: Consumer, wanted: int, span: Span
 ) -> tuple[pa.RecordBatch | None, int, list[Message]]:
-    """Take what has arrived: records, the offset behind them, and events."""
+    """Take what has arrived: records, the offset after them, and events."""
     messages, events = _parted(consumer.consume(wanted, timeout=_POLL_SECONDS))
     if not messages:
         return None, span.start, events
@@ -186,7 +186,7 @@ def _rows_of(batch: pa.RecordBatch) -> int:
 
 
 def _parted(messages: list[Message]) -> tuple[list[Message], list[Message]]:
-    """Part records from events."""
+    """Separate records from events."""
     from confluent_kafka import Message
 
     if not any(map(Message.error, messages)):

@@ -47,8 +47,8 @@ _PLACE_BITS: Final = 36
 class KafkaReader:
     """Fixes ranges of offsets, and has tasks read them.
 
-    An offset is ``{"topics": {name: id}, "partitions": {"name-number": offset}}``; of a
-    bounded source also ``"until"``, the end by partition.
+    An offset is ``{"topics": {name: id}, "partitions": {"name-number": offset}}``; for
+    a bounded source also ``"until"``, the end by partition.
     """
 
     gives_positions = True
@@ -120,7 +120,7 @@ class KafkaReader:
         return {**begins, **chosen}
 
     def latest(self, start: Any) -> Any:
-        """Ask for the ends, after checking that what is to be read is still there.
+        """Ask for the ends, after checking that what is to be read still exists.
 
         Raises:
             SourceError: Topics are others than before, or records are lost.
@@ -154,10 +154,10 @@ class KafkaReader:
         if changed:
             raise SourceError(
                 self._uid,
-                what=f"topic {', '.join(changed)} was deleted and made anew: offsets"
-                " that were read so far mean other records now",
+                what=f"topic {', '.join(changed)} was deleted and created again:"
+                " offsets that were read so far mean other records now",
                 hint="nothing was changed; a source with another uid begins with what"
-                " the topic has now, beside the state there is",
+                " the topic has now, with the existing state",
             )
 
     def _check_there(self, name: str, start: int, begin: int, end: int) -> None:
@@ -167,15 +167,15 @@ class KafkaReader:
                 what=f"{name} was read to offset {start}, and now ends at {end}: the"
                 " cluster has lost records",
                 hint="nothing was changed; a source with another uid begins with what"
-                " the topic has now, beside the state there is",
+                " the topic has now, with the existing state",
             )
         if start < begin and not self._source.allow_gap:
             raise SourceError(
                 self._uid,
                 what=f"{begin - start} offsets of {name} are lost, {start} to"
                 f" {begin - 1}: they were deleted before they were read",
-                hint="allow_gap=True goes on without them; a longer retention of the"
-                " topic keeps it from happening",
+                hint="allow_gap=True continues without them; a longer retention of the"
+                " topic prevents this",
             )
         if start < begin and name not in self._told:
             self._told.add(name)
@@ -213,12 +213,12 @@ class KafkaReader:
         return self.part(self.read_whole(start, end), bad=False)
 
     def read_bad(self, start: Any, end: Any) -> DataFrame:
-        """Read the records whose values are no such objects."""
+        """Read the records whose values are not such objects."""
         return self.part(self.read_whole(start, end), bad=True)
 
     @property
     def has_bad_rows(self) -> bool:
-        """Whether a value can be bad, and is told by ``part``."""
+        """Whether a value can be bad; ``part`` tells which are."""
         return self._source.payload is not None and self._source.bad_rows == "report"
 
     def read_whole(self, start: Any, end: Any) -> DataFrame:
@@ -302,7 +302,7 @@ class KafkaReader:
         return numbers.mapInArrow(_ReadTask(reader, tasks), found)
 
     def observed(self, rows: int) -> dict[str, float]:
-        """Tell how many records could not be parsed."""
+        """Return how many records could not be parsed."""
         # The oldest is the epoch's own; those behind it were read ahead.
         found, later = 0, {}
         for place, (name, counting) in enumerate(self._counts.items()):
@@ -318,7 +318,7 @@ class KafkaReader:
 
 
 def _from(start: Any, name: str) -> int:
-    """Return where a partition is read from; one that is new, from its beginning."""
+    """Return where a partition is read from; a new one, from its beginning."""
     return int(start["partitions"].get(name, 0))
 
 
@@ -356,7 +356,7 @@ class Piece:
 
 
 def spans_by_task(spans: list[Span], tasks: int) -> list[list[Piece]]:
-    """Cut spans into pieces, and give each of the tasks about as many offsets.
+    """Cut spans into pieces, and assign each task about as many offsets.
 
     Positions follow from the spans, so they do not depend on how they are cut.
     """

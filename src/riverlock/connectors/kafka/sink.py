@@ -1,4 +1,4 @@
-"""A topic of Kafka as an output."""
+"""A Kafka topic as an output."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from riverlock.connectors.kafka.connection import Connection, connection_to
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
+from riverlock.core.keywords import told_keywords
 from riverlock.core.types import INTEGERS, Type
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _MAX_BYTES: Final = 1_000_000  # the client's own default
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaSink:
-    """A topic of Kafka; see ``kafka``."""
+    """A Kafka topic; see ``kafka``."""
 
     connection: Connection
     topic: str
@@ -51,7 +52,7 @@ class KafkaSink:
         return int(self.connection.options.get("message.max.bytes", _MAX_BYTES))
 
     def stager(self, use: SinkUse) -> KafkaStager:
-        """Return what encodes rows inside tasks.
+        """Return the stager, which encodes rows inside tasks.
 
         Raises:
             InvalidFlowError: The columns do not fit.
@@ -90,7 +91,7 @@ class KafkaSink:
                 raise _misfit(use, "headers", "map<string, binary>", kind.ddl)
 
     def committer(self, use: SinkUse, storage: Storage) -> Committer:
-        """Return what sends epochs in the driver."""
+        """Return the committer, which sends epochs in the driver."""
         from riverlock.connectors.kafka.committers import (
             KafkaCommitter,
             PlainKafkaCommitter,
@@ -117,6 +118,7 @@ def _misfit(use: SinkUse, what: str, expected: str, found: str) -> InvalidFlowEr
     )
 
 
+@told_keywords
 def kafka(  # noqa: PLR0913 - keyword-only settings
     servers: str,
     topic: str,
@@ -129,26 +131,26 @@ def kafka(  # noqa: PLR0913 - keyword-only settings
     markers: str = "riverlock-epochs",
     options: Mapping[str, object] | None = None,
 ) -> KafkaSink:
-    """Write a topic of Kafka exactly once; needs ``riverlock[kafka]``.
+    """Write to a Kafka topic exactly once; needs ``riverlock[kafka]``.
 
     Tasks stage rows in the store; when the epoch is decided, the driver sends them and
     a marker of the epoch in one transaction. Readers with ``read_committed`` see whole
     epochs, each once. The topic must exist.
 
     Args:
-        servers: Where the cluster is: ``host:port``, several with commas.
+        servers: The cluster: ``host:port``, several with commas.
         topic: The topic.
         key: The column of the record's key (text, bytes or a whole number), or several,
             which become a JSON object. Records of a key are in one partition.
         value: ``json``: an object of all columns but those of headers and partition; or
-            the column, of text or bytes, that is the value. Null deletes the key from
-            a compacted topic.
+            the column, of text or bytes, that is the value. Null deletes the key from a
+            compacted topic.
         headers: A column of headers: ``map<string, binary>``, or of strings.
-        partition: A column that says the partition. By default the key does, as with
-            Java's clients.
+        partition: A column with the partition number. By default the key determines the
+            partition, as with Java's clients.
         guarantee: ``at_least_once`` sends without transactions: cheaper, and an epoch
             may be there twice after a crash.
-        markers: The topic of markers, of one partition, made if it is not there.
+        markers: The topic of markers, with one partition; created if it does not exist.
         options: Settings of Kafka's client (librdkafka), such as
             ``{"security.protocol": "SASL_SSL"}``. They are never stored or shown.
 
@@ -157,13 +159,13 @@ def kafka(  # noqa: PLR0913 - keyword-only settings
     """
     if guarantee not in _GUARANTEES:
         raise InvalidConfigError(
-            "guarantee of Kafka",
+            "kafka(guarantee=)",
             expected=" or ".join(_GUARANTEES),
             found=repr(guarantee),
         )
     if not topic or topic == markers:
         raise InvalidConfigError(
-            "topic of Kafka", expected="a name, not that of markers", found=repr(topic)
+            "kafka(topic=)", expected="a name, not that of markers", found=repr(topic)
         )
     keys = () if key is None else (key,) if isinstance(key, str) else tuple(key)
     return KafkaSink(

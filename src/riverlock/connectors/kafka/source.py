@@ -1,4 +1,4 @@
-"""Topics of Kafka as an input."""
+"""Kafka topics as an input."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from riverlock.connectors.kafka.connection import Connection, connection_to
 from riverlock.connectors.kafka.values.registry import Registry, registry_at
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.extras import load_extra
+from riverlock.core.keywords import told_keywords
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ Starting = str | datetime | Mapping[Any, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Kafka:
-    """Topics of Kafka; see ``kafka``."""
+    """Kafka topics; see ``kafka``."""
 
     connection: Connection
     topics: tuple[str, ...]
@@ -55,7 +56,7 @@ class Kafka:
 
     @property
     def place(self) -> str:
-        """What tells it from others of its kind."""
+        """What distinguishes it from others of its kind."""
         return ", ".join(self.topics)
 
     @property
@@ -64,6 +65,7 @@ class Kafka:
         return "topic string, partition int, offset bigint, record binary"
 
 
+@told_keywords
 def kafka(  # noqa: PLR0913 - keyword-only settings
     servers: str,
     topic: str | Sequence[str],
@@ -80,40 +82,40 @@ def kafka(  # noqa: PLR0913 - keyword-only settings
     missing: str = "fail",
     options: Mapping[str, object] | None = None,
 ) -> Kafka:
-    """Read topics of Kafka, each record exactly once; needs ``riverlock[kafka]``.
+    """Read Kafka topics, each record exactly once; needs ``riverlock[kafka]``.
 
     Columns are ``key, value, headers, topic, partition, offset, timestamp``. Tasks read
     the records, in the order of their partitions. New partitions are found, and read
-    from their beginning. For watermarks by partition write
-    ``event_time("timestamp", delay="10 seconds", per="partition")``.
+    from their beginning. For watermarks by partition write ``event_time("timestamp",
+    delay="10 seconds", per="partition")``.
 
     Args:
-        servers: Where the cluster is: ``host:port``, several with commas.
+        servers: The cluster: ``host:port``, several with commas.
         topic: A topic, or several.
         starting: Where a new store begins: ``earliest``, ``latest``, the records from a
-            time on (an aware datetime), or offsets by partition number (by
-            ``"topic-number"`` of several topics); partitions left out begin with their
-            earliest record.
+            time on (an aware datetime), or offsets by partition number (for several
+            topics, by ``"topic-number"``); other partitions begin with their earliest
+            record.
         value: ``binary``; or ``json``, ``avro`` or ``protobuf``: the columns of
-            ``schema`` then take the place of ``value``.
-        schema: The columns of an object; fields that it has no column for are left
-            out, and columns that it has no field for are null.
-        schema_registry: Where schemas of Avro and Protobuf are, which values name by
+            ``schema`` then replace ``value``.
+        schema: The columns of an object; fields without a column are left out, and
+            columns without a field are null.
+        schema_registry: The registry of Avro and Protobuf schemas, which values name by
             number: ``https://user:password@host``. User and password are never shown.
-        prefix: What the names of the record's own columns begin with, for objects that
+        prefix: A prefix for the names of the record's own columns, for objects that
             have a ``key`` or a ``timestamp`` as well.
-        bad_rows: Of values that are no such objects: ``report`` keeps them out of the
+        bad_rows: For values that are not such objects: ``report`` keeps them out of the
             stream, counts them in status and offers them as ``stream.bad``; ``fail``
             stops the flow.
         isolation: ``read_committed``, or ``read_uncommitted`` to see records of
             transactions that are not decided, or were aborted.
-        allow_gap: Go on if records were lost before they were read, by retention for
+        allow_gap: Continue if records were lost before they were read, by retention for
             instance. By default the flow stops, and says which.
         bounded: Read up to the end as of the first start. Event time then ends with it,
-            so that every window and timer is done.
-        missing: What if a topic does not exist: ``fail``, when the flow is checked, at
-            its start and while it runs; or ``wait`` until it comes: nothing is read
-            before all topics are there, and ``check`` says which is not.
+            so that every window emits and every timer fires.
+        missing: What to do if a topic does not exist: ``fail``, when the flow is
+            checked, at its start and while it runs; or ``wait``: nothing is read before
+            all topics exist, and ``check`` says which does not.
         options: Settings of Kafka's client (librdkafka), such as
             ``{"security.protocol": "SASL_SSL"}``. They are never stored or shown.
 
@@ -123,7 +125,7 @@ def kafka(  # noqa: PLR0913 - keyword-only settings
     topics = (topic,) if isinstance(topic, str) else tuple(topic)
     if not topics or not all(topics):
         raise InvalidConfigError(
-            "topic of Kafka", expected="a name, or several", found=repr(topic)
+            "kafka(topic=)", expected="a name, or several", found=repr(topic)
         )
     _check(value, _VALUES, "value of Kafka records")
     _check(isolation, _ISOLATIONS, "isolation")
@@ -165,7 +167,7 @@ def _check_starting(starting: Starting, topics: Sequence[str]) -> None:
         case _:
             pass
     raise InvalidConfigError(
-        "starting of Kafka",
+        "kafka(starting=)",
         expected="'earliest', 'latest', a datetime with a time zone, or offsets by"
         " partition (by 'topic-number' of several topics)",
         found=repr(starting),
@@ -184,13 +186,13 @@ def _is_place(key: object, topics: Sequence[str]) -> bool:
 def _registry(value: str, url: str | None) -> Registry | None:
     if (value in _PACKAGES) != (url is not None):
         raise InvalidConfigError(
-            f"value={value!r} of Kafka",
+            f"kafka(value={value!r})",
             expected="schema_registry= with 'avro' and 'protobuf', and only these",
             found="none" if url is None else "a schema_registry",
         )
     if url is None:
         return None
-    load_extra(_PACKAGES[value], extra=value, needed_for=f"value={value!r} of Kafka")
+    load_extra(_PACKAGES[value], extra=value, needed_for=f"kafka(value={value!r})")
     return registry_at(url)
 
 
@@ -199,14 +201,14 @@ def _columns(value: str, payload: Schema | None, prefix: str) -> Schema:
     if value == "binary":
         if payload is not None:
             raise InvalidConfigError(
-                "schema of Kafka",
+                "kafka(schema=)",
                 expected="value='json', 'avro' or 'protobuf' with it",
                 found="binary",
             )
         return Schema(tuple(_prefixed(f, prefix) for f in own.fields))
     if payload is None:
         raise InvalidConfigError(
-            f"value={value!r} of Kafka",
+            f"kafka(value={value!r})",
             expected="a schema, since columns must not depend on what has arrived",
             found="none",
             hint='write schema="user string, amount double"',
@@ -215,7 +217,7 @@ def _columns(value: str, payload: Schema | None, prefix: str) -> Schema:
     twice = {f.name for f in record} & set(payload.names)
     if twice:
         raise InvalidConfigError(
-            "schema of Kafka",
+            "kafka(schema=)",
             expected="other names than those of the record's own columns",
             found=", ".join(sorted(twice)),
             hint='write prefix="kafka_" to have kafka_key, kafka_partition and so on',

@@ -31,9 +31,9 @@ _OVERHEAD: Final = 512
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaStager:
-    """Stages rows as the records they become, in the store.
+    """Stages rows in the store as the records they become.
 
-    The driver has only to send them; what cannot be sent is refused here, before the
+    The driver only has to send them; what cannot be sent is refused here, before the
     epoch is decided.
     """
 
@@ -48,7 +48,7 @@ class KafkaStager:
         """Write one file.
 
         Raises:
-            SinkError: A row is too large, or has a partition that cannot be.
+            SinkError: A row is too large, or has an impossible partition.
         """
         import pyarrow as pa
 
@@ -142,7 +142,7 @@ def _plain_bytes(value: Any) -> bytes | None:
 
 
 def staged_rows(storage: Storage, output: SinkOutput) -> Iterator[OutRow]:
-    """Give the staged rows of an epoch, one file after the other.
+    """Yield the staged rows of an epoch, one file after the other.
 
     Raises:
         SnapshotCorruptedError: A staged file is missing or altered.

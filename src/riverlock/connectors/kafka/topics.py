@@ -48,7 +48,7 @@ def place_of(key: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Partitions, and the ids that tell a topic from a later one of its name."""
+    """Partitions, and the ids that distinguish a topic from a later one of its name."""
 
     ids: Mapping[str, str]
     partitions: tuple[str, ...]
@@ -57,8 +57,8 @@ class Layout:
 class Topics:
     """Asks the cluster about some topics.
 
-    Every method raises ``SourceUnavailableError`` if the cluster does not answer, which
-    is waited for, and ``SourceError`` for what would only be said again.
+    Every method raises ``SourceUnavailableError`` if the cluster does not answer, in
+    which case the run waits, and ``SourceError`` for errors that would only recur.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Topics:
             names: The topics.
             uid: The source's, for errors.
             isolation: Whether transactions that are not decided count.
-            waits: Whether a topic that does not exist is waited for.
+            waits: Whether to wait for a topic that does not exist.
 
         Raises:
             InvalidConfigError: The client does not know an option.
@@ -101,14 +101,14 @@ class Topics:
             ) from None
 
     def layout(self) -> Layout:
-        """Return the partitions there are, not older than a second."""
+        """Return the existing partitions, as of at most a second ago."""
         now = time.monotonic()
         if self._layout is None or now - self._seen_at > _FRESH_SECONDS:
             self._layout, self._seen_at = self._described(), now
         return self._layout
 
     def begins(self, partitions: Iterable[str]) -> dict[str, int]:
-        """Return the first offset that is still there, by partition."""
+        """Return the first offset that still exists, by partition."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(partitions, OffsetSpec.earliest())
@@ -194,8 +194,8 @@ class Topics:
         return SourceError(
             self._uid,
             what=f"{place} {self._connection.servers}",
-            hint="correct the name, or create it; missing='wait' waits until it comes;"
-            " if it was deleted and made anew, its records are others: begin a new"
+            hint="correct the name, or create it; missing='wait' waits for it;"
+            " if it was deleted and created again, its records are others: begin a new"
             " store",
         )
 

@@ -1,1 +1,1 @@
-"""Redis as an output, and as a table to look rows up in."""
+"""Redis as an output, and as a table for look-ups."""

@@ -1,4 +1,4 @@
-"""Keys of Redis as a table, to look rows of a stream up in."""
+"""Keys of Redis as a table in which to look up rows of a stream."""
 
 from __future__ import annotations
 
@@ -56,10 +56,9 @@ class RedisTable:
     schema: Schema
 
     def __call__(self, spark: Any) -> Any:
-        """Return the rows there are now as a DataFrame, for ``join_static``.
+        """Return the current rows as a DataFrame, for ``join_static``.
 
-        They are read by the driver, at once, so that whatever Spark does again sees
-        the same.
+        The driver reads them at once, so that whatever Spark repeats sees the same.
 
         Raises:
             SourceError: A key or a value is not as declared.
@@ -68,10 +67,10 @@ class RedisTable:
         return spark.createDataFrame(self.table())
 
     def table(self) -> pa.Table:
-        """Return the rows there are now.
+        """Return the current rows.
 
         Raises:
-            SourceError: A key or a value is not as declared, or we are not let in.
+            SourceError: A key or a value is not as declared, or access is denied.
             SourceUnavailableError: The server does not answer.
         """
         import pyarrow as pa
@@ -81,7 +80,7 @@ class RedisTable:
             with package.Redis.from_url(self.url) as server:
                 rows = list(self._rows(server))
         except package.AuthenticationError as error:
-            raise self._wrong(f"it does not let us in: {error}") from None
+            raise self._wrong(f"access was denied: {error}") from None
         except (package.ConnectionError, package.TimeoutError):
             raise SourceUnavailableError(
                 self._name, what="the server does not answer"
@@ -109,7 +108,7 @@ class RedisTable:
                     yield self._row(key.decode(), answer)
 
     def _row(self, key: str, answer: Any) -> dict[str, Any]:
-        """Return a row: what the key says, and what it holds."""
+        """Return a row: the columns of the key, and those of what it holds."""
         try:
             held = (
                 {n.decode(): v.decode() for n, v in answer.items()}
@@ -126,7 +125,7 @@ class RedisTable:
             raise self._wrong(f"key {key!r} holds another value: {error}") from None
 
     def _of_key(self, key: str, held: dict[str, Any]) -> dict[str, str]:
-        """Return the columns that a key tells; none if only what it holds can tell."""
+        """Return the columns in a key; none if only what it holds can tell them."""
         match = self._form("(.*)").fullmatch(key)
         other = self._form("(.*?)").fullmatch(key)
         if match is None or other is None:
@@ -176,10 +175,10 @@ def _value(held: Any, kind: type) -> Any:
 
 
 def redis(url: str, *, key: str, schema: SchemaLike, shape: str = "hash") -> RedisTable:
-    """Look rows up in Redis: a table for ``join_static``; needs ``riverlock[redis]``.
+    """Look up rows in Redis: a table for ``join_static``; needs ``riverlock[redis]``.
 
-    All keys of the form ``key`` are read by the driver in every epoch, so they must fit
-    into its memory. Write it with ``rl.sinks.redis`` of the same key and shape.
+    The driver reads all keys of the form ``key`` in every epoch, so they must fit into
+    its memory. Write them with ``rl.sinks.redis`` of the same key and shape.
 
     Args:
         url: As ``redis://[user:password@]host:port/db``; never printed or stored.
@@ -192,11 +191,11 @@ def redis(url: str, *, key: str, schema: SchemaLike, shape: str = "hash") -> Red
     """
     if shape not in _SHAPES:
         raise InvalidConfigError(
-            "shape of a redis table", expected=" or ".join(_SHAPES), found=repr(shape)
+            "redis(shape=)", expected=" or ".join(_SHAPES), found=repr(shape)
         )
     if urlsplit(url).scheme not in {"redis", "rediss", "unix"}:
         raise InvalidConfigError(
-            "url of a redis table",
+            "redis(url=)",
             expected="redis://, rediss:// or unix://",
             found=repr(urlsplit(url).scheme),
         )
@@ -204,14 +203,14 @@ def redis(url: str, *, key: str, schema: SchemaLike, shape: str = "hash") -> Red
     named = _COLUMN.findall(key)
     if not named or not set(named) <= set(columns.names):
         raise InvalidConfigError(
-            "key of a redis table",
+            "redis(key=)",
             expected=f"{{column}} of the schema: {', '.join(columns.names)}",
             found=repr(key),
         )
     odd = [f.name for f in columns.fields if f.type.kind not in _PYTHON]
     if odd:
         raise InvalidConfigError(
-            "schema of a redis table",
+            "redis(schema=)",
             expected="numbers, text, dates and times",
             found=f"another type of {', '.join(odd)}",
         )

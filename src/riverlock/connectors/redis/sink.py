@@ -32,6 +32,7 @@ from riverlock.core.errors import (
     SinkUnavailableError,
 )
 from riverlock.core.extras import load_extra
+from riverlock.core.keywords import told_keywords
 from riverlock.core.times import duration_us
 from riverlock.snapshot.past import Claim, Commit, commit_of
 
@@ -60,11 +61,11 @@ class RedisSink:
 
     @property
     def place(self) -> str:
-        """Server and keys, without what is secret."""
+        """Server and keys, without secrets."""
         return f"{shown(self.url)} {self.key}"
 
     def stager(self, use: SinkUse) -> TableStager:
-        """Return what stages rows in the store."""
+        """Return the stager, which writes rows into the store."""
         for column in _COLUMN.findall(self.key):
             if column not in use.schema.names:
                 raise InvalidFlowError(
@@ -80,11 +81,12 @@ class RedisSink:
         return self.shape != "stream"
 
     def committer(self, use: SinkUse, storage: Storage) -> RedisCommitter:
-        """Return what writes to the server."""
+        """Return the committer, which writes to the server."""
         del use
         return RedisCommitter(sink=self, storage=storage)
 
 
+@told_keywords
 def redis(
     url: str, *, key: str, shape: str = "hash", ttl: str | None = None
 ) -> RedisSink:
@@ -100,15 +102,15 @@ def redis(
     """
     if shape not in _SHAPES:
         raise InvalidConfigError(
-            "shape of a redis sink", expected=" or ".join(_SHAPES), found=repr(shape)
+            "redis(shape=)", expected=" or ".join(_SHAPES), found=repr(shape)
         )
     if shape != "stream" and not _COLUMN.search(key):
         raise InvalidConfigError(
-            "key of a redis sink", expected="a {column} in it", found=repr(key)
+            "redis(key=)", expected="a {column} in it", found=repr(key)
         )
     if urlsplit(url).scheme not in {"redis", "rediss", "unix"}:
         raise InvalidConfigError(
-            "url of a redis sink",
+            "redis(url=)",
             expected="redis://, rediss:// or unix://",
             found=repr(urlsplit(url).scheme),
         )
@@ -117,7 +119,7 @@ def redis(
 
 
 class _Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the server knows of this sink; older versions have left numbers only."""
+    """What the server knows about this sink; older versions left only numbers."""
 
     run: int
     epoch: int
@@ -152,7 +154,7 @@ class RedisCommitter:
     _committed: int = -1
 
     def probe(self) -> None:
-        """Look whether the server answers, and lets us in; change nothing.
+        """Check whether the server answers, and lets us in; change nothing.
 
         Raises:
             InvalidConfigError: It does not let us in.
@@ -208,7 +210,7 @@ class RedisCommitter:
             found="none: without it nobody can tell which epochs the server has, and"
             " one could be written twice",
             hint="nothing was written; restore the server, or, if it has the rows of"
-            f" epoch {newest} or is to go on without them, set that key to"
+            f" epoch {newest} or is to continue without them, set that key to"
             f' {{"run":0,"epoch":{newest}}}',
         )
 
@@ -279,15 +281,15 @@ class RedisCommitter:
     def _not_let_in(self, error: Exception) -> InvalidConfigError:
         return InvalidConfigError(
             f"Redis at {self._name}",
-            expected="that it lets us in",
+            expected="access to the server",
             found=str(error),
             hint="correct user and password of the url",
         )
 
     def _away(self, epoch: int | None, *, is_sent: bool) -> SinkError:
-        """Return the error of a server that is waited for.
+        """Return the error for a server that the driver waits for.
 
-        The record tells, when the driver asks again, whether what was sent is written.
+        When the driver asks again, the record tells whether what was sent is written.
         """
         is_open = is_sent and epoch is not None
         kind = CommitUnknownError if is_open else SinkUnavailableError
@@ -296,8 +298,8 @@ class RedisCommitter:
     def _check_kinds(self, epoch: int, output: SinkOutput) -> None:
         """Refuse keys that hold something else.
 
-        Redis takes nothing back if a command of a transaction fails: all others are
-        done, that of the record too.
+        Redis undoes nothing if a command of a transaction fails: all others are done,
+        including that of the record.
         """
         if self.sink.shape == "json":
             return  # replaces whatever is there
@@ -312,7 +314,7 @@ class RedisCommitter:
             if found not in {self.sink.shape, "none"}:
                 what = (
                     f"key {key} holds a {found}, not a {self.sink.shape}; nothing of"
-                    " the epoch was written; take the key away and start again"
+                    " the epoch was written; remove the key and start again"
                 )
                 raise self._rejected(epoch, what)
 

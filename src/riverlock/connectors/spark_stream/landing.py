@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
     from riverlock.storage.base import Storage
 
 __all__ = ["LandingReader"]
+
+# The folder beside Spark's own in which steps are noted.
+_LANDED = "landed"
+_NOTE = re.compile(r"(\d+)-(\d+)")
+_PUT_BACK = (
+    "put back a backup of the whole store that was made while the flow was down, or"
+    " begin with a new store"
+)
 
 
 class LandingReader:
@@ -54,17 +63,18 @@ class LandingReader:
             raise SourceError(uid, what="build() did not return a streaming DataFrame")
         self._query: Any = None
         self._next = 0
+        self._noted: str | None = None
 
     def initial(self) -> Any:
         """Begin at the first segment."""
         return {"channel": self._channel.name, "segment": 0}
 
     def latest(self, start: Any) -> Any:
-        """Return the number of segments there are by now.
+        """Return the number of segments that exist by now.
 
         Raises:
-            SourceError: Spark's query has failed, a segment is not there any more, or
-                the position is one of another channel.
+            SourceError: Spark's query has failed, a segment no longer exists, or the
+                position belongs to another channel.
         """
         name = self._channel.name
         if start.get("channel", name) != name:
@@ -75,6 +85,7 @@ class LandingReader:
                 hint="give the source its channel back, or another uid",
             )
         if self._query is None:
+            self._check_whole(start["segment"])
             self._query = self._start()
             if self._takes_all:
                 self._query.awaitTermination()
@@ -94,6 +105,81 @@ class LandingReader:
                 " new store",
             )
         return self._at(start, end)
+
+    def _check_whole(self, position: int) -> None:
+        """Refuse to land where the channel, its query and its reader do not agree.
+
+        They are of one moment, unless a store was copied while its flow ran.
+        """
+        name, end = self._channel.name, self._channel.end()
+        if end < position:
+            raise SourceError(
+                self._uid,
+                what=f"it was read up to segment {position}, and channel {name!r} has"
+                f" {end}: what lands next would never be read",
+                hint=f"nothing was changed; {_PUT_BACK}",
+            )
+        if not self._source.is_replayable:
+            return
+        self._check_landed()
+        last = self._channel.segment(end - 1) if end else None
+        if last is None:
+            return
+        if last.writer != self._uid:
+            raise SourceError(
+                self._uid,
+                what=f"channel {name!r} was landed by source {last.writer!r}: another"
+                " query would land everything once more",
+                hint="nothing was changed; give the source its uid back, or another"
+                " channel",
+            )
+        step = self._last_step("offsets")
+        if step is None or step < last.step:
+            went = "is gone" if step is None else f"ends with step {step}"
+            raise SourceError(
+                self._uid,
+                what=f"segment {last.number} of channel {name!r} is of step"
+                f" {last.step}, and the checkpoint of Spark's query {went}: steps that"
+                " come again may have other rows, which would not land",
+                hint=f"nothing was changed; {_PUT_BACK}",
+            )
+
+    def _check_landed(self) -> None:
+        """Refuse to go on without segments that Spark's query has landed."""
+        found = map(_NOTE.fullmatch, self._names(_LANDED))
+        notes = [(int(note[1]), int(note[2])) for note in found if note]
+        if not notes:
+            return  # nothing has landed, or by an older version
+        step, segments = max(notes)
+        end, done = self._channel.end(), self._last_step("commits")
+        if end >= segments and (done is None or done <= step):
+            return
+        raise SourceError(
+            self._uid,
+            what=f"Spark's query has landed step {max(step, done or 0)}, and channel"
+            f" {self._channel.name!r} ends with segment {end - 1}: rows are missing",
+            hint=f"nothing was changed; {_PUT_BACK}",
+        )
+
+    def _note(self, writer: str, step: int) -> None:
+        """Keep how many segments there are after a step, before Spark commits it."""
+        storage, before = self._channel.storage, self._noted
+        folder = f"{self._channel.landing(writer)}{_LANDED}/"
+        self._noted = f"{folder}{step}-{self._next}"
+        storage.put(self._noted, b"")
+        if before not in (None, self._noted):
+            storage.delete(before)
+
+    def _names(self, part: str) -> list[str]:
+        """Return the files in a folder of the bookkeeping."""
+        folder = f"{self._channel.landing(self._uid)}{part}/"
+        found = self._channel.storage.list(folder)
+        return [entry.path.removeprefix(folder) for entry in found]
+
+    def _last_step(self, part: str) -> int | None:
+        """Return the last step that the bookkeeping of Spark's query has."""
+        steps = (int(name) for name in self._names(part) if name.isdecimal())
+        return max(steps, default=None)
 
     def _at(self, start: Any, end: int) -> Any:
         """Return a position; one that older versions wrote gets its name with rows."""
@@ -177,7 +263,11 @@ class LandingReader:
         ).start()
 
     def _land(self, frame: DataFrame, step: int, writer: str) -> None:
-        """Append a micro-batch as a segment, unless it is there already."""
+        """Append a micro-batch as a segment, unless it exists already."""
+        self._append(frame, step, writer)
+        self._note(writer, step)
+
+    def _append(self, frame: DataFrame, step: int, writer: str) -> None:
         last = self._channel.segment(self._next - 1) if self._next else None
         if last and last.writer == writer and last.step >= step:
             return

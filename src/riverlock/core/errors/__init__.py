@@ -1,7 +1,7 @@
 """The tree of errors, cut by what a caller can do about them.
 
 Constructors take values, never sentences; the class makes the message in the form
-*could not X: expected A, found B, at place; do C*. Every error survives pickling,
+*X needs A, got B; do C*. Every error survives pickling,
 since errors cross from Spark workers to the driver.
 
     RiverlockError

@@ -40,7 +40,7 @@ class SourceUnavailableError(SourceError):
     def __init__(self, source: str, *, what: str) -> None:
         """Name the source, its system and what was noticed."""
         super().__init__(
-            source, what=what, hint="nothing is lost; a run goes on when it answers"
+            source, what=what, hint="nothing is lost; a run continues when it answers"
         )
 
 
@@ -95,11 +95,11 @@ class ForeignEpochError(CommitRejectedError):
         )
         RiverlockError.__init__(
             self,
-            f"sink {sink!r} could not go on: {what}",
-            hint="nothing was written; go on with the copy of the store that wrote it,"
-            " or put back what the sink writes to as well, to the moment of the store's"
-            " backup, or leave those rows and write elsewhere: another place and"
-            " another uid",
+            f"sink {sink!r} cannot continue: {what}",
+            hint="nothing was written; continue with the copy of the store that wrote"
+            " it, or put back what the sink writes to as well, to the time of the"
+            " store's backup, or leave those rows and write elsewhere: another place"
+            " and another uid",
             sink=sink,
             place=place,
             epoch=epoch,

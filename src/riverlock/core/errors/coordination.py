@@ -53,27 +53,27 @@ class ClusterLostError(CoordinationError):
     ) -> None:
         """Name the cluster, the epoch that waits, and for how long there was nobody.
 
-        Without these, Spark's virtual machine is gone.
+        Without these, Spark's JVM is gone.
         """
         if seconds is None:
             message = (
-                f"could not go on: Spark's virtual machine (master {master!r}) does not"
-                " answer any more, and may have been killed"
+                f"Spark's JVM (master {master!r}) no longer answers; it may have been"
+                " killed"
             )
             hint = (
-                "epochs that were decided are untouched, and the next run completes the"
-                " last; start the flow again in a new process"
+                "decided epochs are untouched, and the next run completes the last one;"
+                " restart the flow in a new process"
             )
         else:
             message = (
-                f"could not run epoch {epoch}: the Spark application on {master} has"
+                f"epoch {epoch} could not run: the Spark application on {master} has"
                 f" had no executor for {seconds} seconds"
             )
             hint = (
-                "nothing of the epoch was committed and earlier ones are untouched;"
-                " start the flow again in a new Spark session, since a master that came"
-                " back without its memory does not know this one; if the cluster is"
-                " only busy, wait longer: executor_timeout="
+                "nothing of the epoch was committed, and earlier ones are untouched;"
+                " restart the flow in a new Spark session: a master that was restarted"
+                " does not know this one; if the cluster is only busy, wait longer with"
+                " executor_timeout="
             )
         super().__init__(
             message, hint=hint, master=master, epoch=epoch, seconds=seconds

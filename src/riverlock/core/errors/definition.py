@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from riverlock.core.errors.root import RiverlockError
+from riverlock.core.user_lines import calling_line
 
 __all__ = [
     "DefinitionError",
@@ -19,16 +20,48 @@ class DefinitionError(RiverlockError, ValueError):
     what: str
     expected: str
     found: str
+    # The user's own line: file, number, function and text; empty: there is none.
+    line: str
+    # Whether the line is that of what is wrong, or only one that led there.
+    is_placed: bool
 
-    def __init__(self, what: str, *, expected: str, found: str, hint: str = "") -> None:
-        """Say what was expected, what was found, and what to write instead."""
+    def __init__(
+        self,
+        what: str,
+        *,
+        expected: str,
+        found: str,
+        hint: str = "",
+        line: str | None = None,
+    ) -> None:
+        """Say what was expected, what was found, and what to write instead.
+
+        Args:
+            what: What was used: the subject of the sentence.
+            expected: What it needs.
+            found: What it got.
+            hint: What to write instead.
+            line: The user's line; default: the one that led here.
+        """
         super().__init__(
-            f"could not use {what}: expected {expected}, found {found}",
+            f"{what} needs {expected}, got {found}",
             hint=hint,
             what=what,
             expected=expected,
             found=found,
+            line=line or calling_line(),
+            is_placed=bool(line),
         )
+
+    def place(self, line: str) -> None:
+        """Take the line of what is wrong, unless a nearer one is known."""
+        if line and not self.is_placed:
+            self.line, self.is_placed = line, True
+
+    def __str__(self) -> str:
+        """Return the message, what to do and, on a line of its own, where it was."""
+        told = super().__str__()
+        return f"{told}\n  {self.line}" if self.line else told
 
 
 class InvalidFlowError(DefinitionError):

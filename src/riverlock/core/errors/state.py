@@ -38,8 +38,8 @@ class StateTypeError(StateError, TypeError):
     ) -> None:
         """Name the variable, the key, the declared type and the value."""
         super().__init__(
-            f"could not store {variable!r} of operator {operator!r}, key {key!r}: "
-            f"expected {expected}, found {type(found).__name__} {found!r:.200}",
+            f"state {variable!r} of operator {operator!r}, key {key!r} needs"
+            f" {expected}, got {type(found).__name__} {found!r:.200}",
             hint="change the declared type or the value that is assigned",
             operator=operator,
             variable=variable,
@@ -126,10 +126,10 @@ class StateSchemaError(StateError):
     ) -> None:
         """Show the declared and the stored schema."""
         super().__init__(
-            f"could not open the state of operator {operator!r}: "
-            f"the code declares {expected}, the snapshot holds {found}",
+            f"operator {operator!r} cannot continue with its stored state:"
+            f" {expected}, was {found}",
             hint=hint
-            or "restore the earlier declaration, give the variable migrate=, or the"
+            or "go back to the earlier declaration, give the variable migrate=, or the"
             " operator a new uid; `riverlock check APP.py --store STORE` shows it all",
             operator=operator,
             expected=expected,

@@ -86,7 +86,7 @@ class SnapshotNotFoundError(SnapshotError):
     def among(
         cls, what: str, *, store: str, kind: str, names: Iterable[str]
     ) -> SnapshotNotFoundError:
-        """Return the error of a name that is none of those there are."""
+        """Return the error for an unknown name, with the known ones."""
         known = list(names)
         several = "s" if len(known) > 1 else ""
         listed = f"{kind}{several} {', '.join(known)}" if known else f"no {kind}"
@@ -104,7 +104,7 @@ class SnapshotCorruptedError(SnapshotError):
     def __init__(self, path: str, *, expected: str, found: str) -> None:
         """Name the file, what the manifest says of it and what is there."""
         super().__init__(
-            f"could not read {path}: expected {expected}, found {found}",
+            f"could not read {path}: expected {expected}, got {found}",
             hint="run 'riverlock verify' to see which epochs are still whole;"
             " nothing was overwritten",
             path=path,
@@ -124,8 +124,8 @@ class UnsupportedFormatError(SnapshotError):
     def __init__(self, path: str, *, supported: int, found: object) -> None:
         """Name the versions."""
         super().__init__(
-            f"could not read {path}: this version reads store format {supported}, "
-            f"found {found}",
+            f"could not read {path}: this version reads store format {supported},"
+            f" got {found}",
             hint="install the riverlock version that wrote it, or a newer one",
             path=path,
             supported=supported,

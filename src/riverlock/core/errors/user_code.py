@@ -19,6 +19,7 @@ class UserCodeError(RiverlockError):
     operator: str
     where: str
     cause: str
+    problem: str
     key: object
     record: object
     epoch: int | None
@@ -31,6 +32,7 @@ class UserCodeError(RiverlockError):
         operator: str,
         where: str,
         cause: str,
+        problem: str = "",
         key: object = None,
         record: object = None,
         epoch: int | None = None,
@@ -38,24 +40,39 @@ class UserCodeError(RiverlockError):
         trace: str = "",
         instead: str = "send such records to a dead-letter sink with on_error=",
     ) -> None:
-        """Name operator, key, epoch, record and the user's own line."""
+        """Name operator, key, epoch, record and the user's own line.
+
+        Args:
+            operator: The operator.
+            where: The method or function.
+            cause: Class and text of what was raised.
+            problem: What is wrong, if that is one of our own sentences.
+            key: The key.
+            record: The record.
+            epoch: The epoch.
+            line: The user's own line.
+            trace: The traceback.
+            instead: What to do with such records, other than fixing the code.
+        """
         at = f"operator {operator!r}, {where}"
+        problem = problem or f"user code raised {cause}"
         if key is not None:
             at += f", key {key!r}"
         if epoch is not None:
             at += f", epoch {epoch}"
-        text = f"user code raised {cause} at {at}"
+        text = f"{problem}, at {at}"
         if line:
             text += f"\n  {line}"
         if record is not None:
             text += f"\n  record: {record}"
         super().__init__(
             text,
-            hint="nothing of this epoch was committed; fix the code and start again,"
+            hint="nothing of this epoch was committed; fix the code and restart,"
             f" or {instead}",
             operator=operator,
             where=where,
             cause=cause,
+            problem=problem,
             key=key,
             record=record,
             epoch=epoch,
@@ -65,7 +82,7 @@ class UserCodeError(RiverlockError):
 
 
 class TimeRangeError(RiverlockError, ValueError):
-    """A time or date of a row lies outside of the years that Python can name."""
+    """A time or date of a row lies outside the years that Python can represent."""
 
     code = "TIME_RANGE"
     value: str
@@ -87,7 +104,7 @@ class TimeRangeError(RiverlockError, ValueError):
     ) -> None:
         """Name the time and, as far as known, its column, row, operator and epoch."""
         what = value if column is None else f"column {column!r} is {value}"
-        text = f"{what}, which lies outside of the years 1 to 9999 of a Python datetime"
+        text = f"{what}, which lies outside the years 1 to 9999 of a Python datetime"
         if operator is not None:
             text = f"operator {operator!r} cannot take a row: {text}"
         if key is not None:
@@ -98,10 +115,10 @@ class TimeRangeError(RiverlockError, ValueError):
             text += f"\n  record: {record}"
         super().__init__(
             text,
-            hint="nothing of this epoch was committed; look whether milliseconds were"
-            " taken for seconds; keep such rows out with where(...), make the column"
-            " null with with_column(...), or send them to a dead-letter sink with"
-            " on_error=",
+            hint="nothing of this epoch was committed; check whether milliseconds"
+            " were taken for seconds; keep such rows out with where(...), make the"
+            " column null with with_column(...), or send them to a dead-letter sink"
+            " with on_error=",
             value=value,
             column=column,
             operator=operator,

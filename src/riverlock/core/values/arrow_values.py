@@ -41,7 +41,7 @@ __all__ = [
 
 
 class FarTime(str):
-    """A time or date outside of the years 1 to 9999, as ISO 8601 text."""
+    """A time or date outside the years 1 to 9999, as ISO 8601 text."""
 
     __slots__ = ()
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from riverlock.core.errors import TimeRangeError
+from riverlock.core.suggestions import did_you_mean
 from riverlock.core.times import from_micros, from_naive_micros, micros
 from riverlock.core.values.arrow_values import FarTime
 
@@ -24,9 +25,24 @@ if TYPE_CHECKING:
 
     from riverlock.core.types import Schema
 
-__all__ = ["Record", "column_attributes", "record_class", "record_maker"]
+__all__ = [
+    "NoColumnError",
+    "Record",
+    "column_attributes",
+    "no_column",
+    "record_class",
+    "record_maker",
+]
 
 _TIMES = {"timestamp": from_micros, "timestamp_ntz": from_naive_micros}
+
+
+class NoColumnError(KeyError):
+    """A record was asked for a column that it does not have."""
+
+    def __str__(self) -> str:
+        """Return the sentence; that of ``KeyError`` would be in quotes."""
+        return str(self.args[0])
 
 
 class Record(msgspec.Struct, gc=False):
@@ -40,12 +56,10 @@ class Record(msgspec.Struct, gc=False):
         try:
             return getattr(self, _ATTRIBUTES[type(self)][name])
         except KeyError:
-            known = ", ".join(_ATTRIBUTES[type(self)])
-            message = f"no column {name!r}; there is {known}"
-            raise KeyError(message) from None
+            raise NoColumnError(no_column(self, name)) from None
 
     def __iter__(self) -> Iterator[Any]:
-        """Give the values in column order."""
+        """Yield the values in column order."""
         return (getattr(self, a) for a in _ATTRIBUTES[type(self)].values())
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,6 +71,14 @@ class Record(msgspec.Struct, gc=False):
         named = _ATTRIBUTES[type(self)].items()
         inner = ", ".join(f"{n}={_shown(self, a)}" for n, a in named)
         return f"Record({inner})"
+
+
+def no_column(record: Record, name: str) -> str:
+    """Return a sentence about a column that a record does not have."""
+    known = list(_ATTRIBUTES[type(record)])
+    near = did_you_mean(name, known)
+    told = f"the record has no column {name!r}, only {', '.join(known)}"
+    return f"{told}; {near}" if near else told
 
 
 # Column name -> attribute, per generated class: a Struct cannot carry it itself.

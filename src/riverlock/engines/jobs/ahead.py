@@ -42,7 +42,7 @@ class ReadAhead:
         self._made: tuple[Mapping[str, InputRange], dict[str, _Shuffled]] = ({}, {})
         # How many tasks the frames are made for.
         self._parallelism = 0
-        # The exchanges of the epoch under way, as far as they were read ahead.
+        # The exchanges of the epoch in progress, as far as they were read ahead.
         self._under_way: list[Any] = []
 
     @contextmanager
@@ -54,9 +54,9 @@ class ReadAhead:
     ) -> Iterator[None]:
         """Make frames of these ranges, and shuffle their rows, beside the block.
 
-        Building ends with the block, and the frames of the epoch under way must have
+        Building ends with the block, and the frames of the epoch in progress must have
         been made before it: readers and functions of ``transform`` are used by one
-        thread at a time. What Spark has begun then goes on.
+        thread at a time. What Spark has begun by then continues.
         """
         work, over = None, threading.Event()
         if parallelism != self._parallelism:

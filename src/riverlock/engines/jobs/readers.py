@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from riverlock.connectors.base.own_source import ReplayableSource
 from riverlock.connectors.databases.reading.reader import SqlReader
 from riverlock.connectors.databases.source import Sql
 from riverlock.connectors.files.reading.reader import FilesReader
 from riverlock.connectors.generator.reader import GeneratorReader
 from riverlock.connectors.kafka.reader import KafkaReader
 from riverlock.connectors.kafka.source import Kafka
+from riverlock.connectors.own_source.spark_reader import SparkTableReader
 from riverlock.connectors.python_source.reader import PythonReader
+from riverlock.connectors.rows.source import Rows
+from riverlock.connectors.rows.spark_reader import SparkRowsReader
 from riverlock.connectors.spark_stream.landing import LandingReader
 from riverlock.core.errors import InvalidFlowError
 from riverlock.sources import Files, Generator, PythonSource, SparkStream
@@ -56,13 +60,17 @@ def reader_of(
             return KafkaReader(spark, source, node.uid)
         case PythonSource() as source:
             return PythonReader(spark, source, takes_all=takes_all)
+        case Rows() as source:
+            return SparkRowsReader(spark, source)
         case Sql() as source:
             return SqlReader(spark, source, node.uid, clock, takes_all=takes_all)
         case SparkStream() as source:
             return LandingReader(spark, source, node.uid, place[0], takes_all=takes_all)
+        case ReplayableSource() as source:
+            return SparkTableReader(spark, source, node.uid)
         case other:
             raise InvalidFlowError(
                 f"source {node.uid!r}",
-                expected="something of rl.sources",
+                expected="a source from rl.sources",
                 found=repr(other),
             )

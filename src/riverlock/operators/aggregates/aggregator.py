@@ -29,21 +29,21 @@ _METHODS = ("create", "add", "merge", "result")
 
 
 class Aggregator:
-    """An aggregate of your own: ``agg(n="count(*)", spread=Spread("amount"))``.
+    """Your own aggregate: ``agg(n="count(*)", spread=Spread("amount"))``.
 
     Records are added to accumulators, and accumulators are merged, in groups that
     depend on how the input was split. So ``merge`` must be associative, and adding
-    records one by one must equal merging what each alone would give; then the result
-    does not depend on epochs or tasks. If it shall not depend on the order of arrival
-    either, ``merge`` must be commutative too. Nothing but the arguments and constants
-    of ``__init__`` matters: one aggregator serves all keys, and may not be assigned to.
+    records one by one must equal merging the accumulators of each alone; then the
+    result does not depend on epochs or tasks. If it must not depend on the order of
+    arrival either, ``merge`` must be commutative too. Only the arguments and constants
+    of ``__init__`` matter: one aggregator serves all keys, and cannot be assigned to.
 
     Attributes:
         acc: Type of the accumulator (DDL, PySpark type, Python type or dataclass). A
-            struct is given back as an object with the fields as attributes.
+            struct comes back as an object with the fields as attributes.
         output: Type of the result.
-        columns: Columns that ``add`` reads of a record; by default all. What is not
-            named is not sent to Python.
+        columns: Columns of a record that ``add`` reads; by default all. Others are not
+            sent to Python.
     """
 
     acc: TypeLike
@@ -63,7 +63,7 @@ class Aggregator:
         raise NotImplementedError
 
     def result(self, acc: Any) -> Any:
-        """Return what is given for an accumulator, which must not be changed."""
+        """Return the result of an accumulator, which must not be changed."""
         raise NotImplementedError
 
 
@@ -91,7 +91,7 @@ class NamedAggregator(PythonAggregate):
 
     @property
     def live(self) -> Aggregator:
-        """The aggregator, which may not keep anything between two calls."""
+        """The aggregator, which must not keep anything between two calls."""
         if self._live is None:
             self._live = _sealed(self.aggregator, self.name)
         return self._live
@@ -158,24 +158,24 @@ def _sealed(aggregator: Aggregator, name: str) -> Aggregator:
 def named_aggregates(
     aggregates: Mapping[str, Any] | None, named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return all aggregates of an ``agg``, looked at while the user's line is near.
+    """Return all aggregates of an ``agg``, checked while the user's line is near.
 
     Raises:
-        InvalidFlowError: There are none, or an aggregator is not whole.
+        InvalidFlowError: There are none, or an aggregator is incomplete.
     """
     is_named = aggregates is None or isinstance(aggregates, Mapping)
     every = {**(aggregates or {}), **named} if is_named else {}
     if not every:
         raise InvalidFlowError(
-            "agg",
+            "agg()",
             expected="named aggregates such as n='count(*)'",
             found="none" if is_named else repr(aggregates),
         )
     for name, each in every.items():
         if is_sink(each):
             raise InvalidFlowError(
-                f"{name} of agg",
-                expected="aggregates only",
+                f"agg({name}=)",
+                expected="an aggregate",
                 found=f"the sink {each.kind!r}",
                 hint="agg has no dead letters: Spark has combined the rows when an"
                 " aggregator sees them; keep bad records out before, with filter or map"
@@ -190,7 +190,19 @@ def named_aggregates(
             )
         if isinstance(each, Aggregator):
             _check(name, each)
+        elif not isinstance(each, str) and not _is_column(each):
+            raise InvalidFlowError(
+                f"agg({name}=)",
+                expected="SQL text, a Column or an Aggregator",
+                found=repr(each),
+                hint="write n='count(*)', or total=F.sum('amount')",
+            )
     return every
+
+
+def _is_column(value: object) -> bool:
+    """Tell whether a value is PySpark's, which may not be loaded."""
+    return type(value).__module__.startswith("pyspark.")
 
 
 def _check(name: str, aggregator: Aggregator) -> None:
@@ -218,8 +230,8 @@ def _check(name: str, aggregator: Aggregator) -> None:
     # Without columns there would be no records to count.
     if isinstance(columns, str) or (columns is not None and not columns):
         raise InvalidFlowError(
-            f"columns of aggregate {name!r}",
-            expected="a tuple of names, or None for all columns",
+            f"aggregate {name!r}",
+            expected="columns as a tuple of names, or None for all",
             found=repr(columns),
         )
 
@@ -236,8 +248,8 @@ def named_aggregator(
     for column in wanted:
         if column not in columns.names:
             raise InvalidFlowError(
-                f"columns of aggregate {name!r}",
-                expected=f"some of {', '.join(columns.names)}",
+                f"aggregate {name!r}",
+                expected=f"some of the columns {', '.join(columns.names)}",
                 found=repr(column),
             )
     read = tuple(f for f in columns.fields if f.name in wanted)

@@ -1,10 +1,11 @@
-"""Folds values that Spark collected, all of a task at once, into what is kept of them.
+"""Folds the values that Spark collected, all of a task at once, into what is stored.
 
 This is the one place where records meet the aggregates that Python computes.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,39 @@ import pyarrow as pa
 from riverlock.core.types import Schema
 from riverlock.operators.aggregates.aggregator import AggregatorError
 from riverlock.operators.aggregates.merging import state_array
-from riverlock.operators.aggregates.partial import PythonAggregate, merges_of
+from riverlock.operators.aggregates.partial import (
+    PythonAggregate,
+    kept_columns,
+    merges_of,
+)
+from riverlock.operators.boundary import aggregator_errors
+from riverlock.operators.far_times import refuse_far
 from riverlock.state.columns.python_rows import column_values, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from riverlock.operators.aggregates.partial import PartialAggregate
+    from riverlock.operators.base import Work
 
-__all__ = ["folded"]
+__all__ = ["folded", "with_folds"]
+
+
+def with_folds(work: Work, aggregates: Mapping[str, PartialAggregate]) -> Work:
+    """Return work whose rows hold folds in place of the values that Spark collected.
+
+    Raises:
+        UserCodeError: A user's aggregator raised.
+        TimeRangeError: There is a time that Python cannot name.
+    """
+    program, info = work.program, work.info
+    if not work.table:
+        return work
+    refuse_far(work.table, program, info)
+    with aggregator_errors(program.uid, info.epoch):
+        table = folded(work.table, aggregates, program.keys.names, program.uid)
+    columns = kept_columns(program.input, aggregates)
+    return replace(work, table=table, program=replace(program, input=columns))
 
 
 def folded(

@@ -1,8 +1,8 @@
-"""Merges columns of partial aggregates into those that are stored.
+"""Merges columns of partial aggregates into the stored ones.
 
-Numbers are merged by NumPy, which gives the same bits as a loop, because its ``at``
-adds one after the other too. Where it could not (a sum that may leave 64 bits, zeros of
-both signs, NaNs of several kinds), and for all other types, there is the loop.
+Numbers are merged by NumPy, which produces the same bits as a loop, because its ``at``
+also adds one after the other. Where it could not (a sum that may exceed 64 bits, zeros
+of both signs, NaNs of several kinds), and for all other types, there is the loop.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def taken(column: Column, places: pa.Array) -> Column:
 
 
 def joined_columns(columns: Sequence[Column]) -> Column:
-    """Return columns of one kind behind each other."""
+    """Return columns of one kind concatenated."""
     if all(isinstance(column, pa.Array) for column in columns):
         return pa.concat_arrays(columns)
     return [value for column in columns for value in column_list(column)]
@@ -239,7 +239,7 @@ def _numbers(
 
 
 def _are_small(values: np.ndarray, result: np.ndarray) -> bool:
-    """Whether no sum of some values and a result can be too great, for sure."""
+    """Whether it is certain that no sum of some values and a result is too great."""
     one, other = (
         max(float(each.max(initial=0)), -float(each.min(initial=0)))
         for each in (values, result)

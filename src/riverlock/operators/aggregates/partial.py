@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.types import Field, Schema
+from riverlock.state.spec import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from riverlock.core.types import Type
+    from riverlock.state.spec import StateSpec
 
 __all__ = [
     "Merge",
@@ -28,6 +30,8 @@ __all__ = [
     "kept_columns",
     "merger",
     "merges_of",
+    "partial_states",
+    "results_of",
 ]
 
 
@@ -161,7 +165,7 @@ def _hashable(value: Any) -> Any:
 
 
 def _of_one(merge: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Let a function of two values skip those that are not there."""
+    """Let a function of two values skip those that are missing."""
 
     def merged(old: tuple[Any], new: tuple[Any]) -> tuple[Any]:
         if new[0] is None:
@@ -289,3 +293,38 @@ _RESULTS: dict[str, Callable[..., Any]] = {
     "stddev_pop": _spread(0, is_root=True),
     "stddev_samp": _spread(1, is_root=True),
 }
+
+
+def partial_states(
+    aggregates: Mapping[str, PartialAggregate],
+    formerly: Mapping[str, str] | None = None,
+) -> dict[str, StateSpec]:
+    """Return the state that partial aggregates are kept in.
+
+    Args:
+        aggregates: By the name of their column.
+        formerly: Names that some of it had in older stores.
+    """
+    before = formerly or {}
+    return {
+        name: Value(kind, formerly=before.get(name))
+        for name, kind in columns_of(aggregates).items()
+    }
+
+
+def results_of(
+    aggregates: Mapping[str, PartialAggregate],
+    columns: Mapping[str, Sequence[Any]],
+    size: int,
+) -> list[list[Any]]:
+    """Return the results of many keys from their partial columns."""
+    unset = [None] * size
+    return [
+        list(
+            map(
+                finisher(each.type, each.result),
+                *(columns.get(name, unset) for name in each.columns),
+            )
+        )
+        for each in aggregates.values()
+    ]

@@ -46,7 +46,7 @@ class DistinctCount(PythonAggregate):
         self.kept = type_of(f"struct<precision_{precision}:array<int>>")
 
     def code(self, value: str) -> str:
-        """Return SQL for what a value of a row says, as it is collected."""
+        """Return SQL for the code of a row's value, as it is collected."""
         rest = 64 - self.precision
         hashed = f"xxhash64({value})"
         # The bit above the rest: a rest of nothing but zeros ends there.
@@ -118,7 +118,7 @@ _WORD = struct.Struct("<d"), struct.Struct("<q")
 
 
 class Percentiles(PythonAggregate):
-    """Percentiles of numbers: values with how often each was there.
+    """Percentiles of numbers: values with how often each occurred.
 
     If there would be more than ``accuracy`` different values, the lowest bits of all
     are dropped, as few as will do. Exact until then. Afterwards a value is wrong by
@@ -215,7 +215,7 @@ def _count(counts: dict[float, int], pairs: Iterable[tuple[float, int]]) -> None
 
 
 def _rank(percentage: float, size: int) -> int:
-    """Return which of so many values, counted from one, as Spark does."""
+    """Return which of this many values, counted from one, as Spark does."""
     return max(1, math.ceil(percentage * size))
 
 

@@ -8,7 +8,8 @@ import msgspec
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Schema, Type
-from riverlock.operators.built_in import GONE, UPDATES, BuiltIn, bind
+from riverlock.operators.base import GONE, UPDATES, bind
+from riverlock.operators.keyed.key_by_key import KeyByKey
 from riverlock.operators.output_modes import (
     below_queries,
     identity_of,
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from riverlock.connectors.base.sink import Sink
-    from riverlock.flow.flow import Flow
+    from riverlock.operators.base import BuiltIn
+    from riverlock.operators.keyed.context import OperatorContext
     from riverlock.program.graph import Node
-    from riverlock.program.process import Process
+    from riverlock.program.program import Program
 
 __all__ = ["WholeTable", "whole_table"]
 
@@ -35,8 +37,8 @@ _SINKS = ("sql", "delta", "memory", "console", "for_each_epoch")
 _ONLY_ADD = ("files", "for_each_row", "http", "kafka", "redis")
 
 
-class WholeTable(BuiltIn):
-    """Keeps the newest row of each key, and gives all of them in each epoch."""
+class WholeTable(KeyByKey):
+    """Keeps the newest row of each key, and emits all of them in each epoch."""
 
     key: Any
     row: Any
@@ -45,7 +47,7 @@ class WholeTable(BuiltIn):
         """Take whether rows say in their last column that they are gone."""
         self._takes_back = takes_back
 
-    def bound(self, keys: Schema, columns: Schema) -> Process:
+    def bound(self, keys: Schema, columns: Schema) -> BuiltIn:
         """Declare the row; the key is stored to be visited without records."""
         if self._takes_back:
             columns = Schema(columns.fields[:-1])
@@ -56,8 +58,8 @@ class WholeTable(BuiltIn):
         }
         return bind(self, columns, states)
 
-    def on_event(self, record: Any, ctx: Any) -> None:
-        """Take a row for the one before, or away."""
+    def on_event(self, record: Any, ctx: OperatorContext) -> None:
+        """Let a row replace the earlier one, or remove it."""
         if self._takes_back and record[GONE]:
             self.row = self.key = None
             return
@@ -65,13 +67,13 @@ class WholeTable(BuiltIn):
         # A table of one row has the key of all records, which is null.
         self.key = tuple(record[name] for name in self._keys) or (None,)
 
-    def _result(self, ctx: Any) -> Iterator[Any]:
-        """Give the row of the key, if there is one."""
+    def end_key(self, ctx: OperatorContext) -> Iterator[Any]:
+        """Emit the row of the key, if there is one."""
         if self.row is not None:
             yield msgspec.structs.astuple(self.row)
 
 
-def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Node:
+def whole_table(flow: Program, node: Node, sink: Sink, uid: str) -> Node:
     """Return the whole table of an aggregate's results, for a sink.
 
     Stages of a query behind the aggregate see the whole table each time, so that what
@@ -91,9 +93,9 @@ def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Node:
     if sink.kind in _ONLY_ADD:
         raise InvalidFlowError(
             f"mode 'complete' of sink {uid!r}",
-            expected=f"a sink that replaces what it had: {', '.join(_SINKS)}",
-            found=f"{sink.kind!r}, which adds to what it has",
-            hint="replace a table: rl.sinks.sql(..., mode='replace'), or give no mode",
+            expected=f"a sink that replaces its rows: {', '.join(_SINKS)}",
+            found=f"{sink.kind!r}, which adds to them",
+            hint="replace a table: rl.sinks.sql(..., how='replace'), or give no mode",
         )
     has_windows = keyed.windows is not None
     table = Keyed(
@@ -102,5 +104,6 @@ def whole_table(flow: Flow, node: Node, sink: Sink, uid: str) -> Node:
         keys=identity_of(keyed),
         process=WholeTable(takes_back=takes_back(keyed)),
         visits_all=True,
+        method="whole table",
     )
     return on_top(stages, flow.add(table))

@@ -1,9 +1,9 @@
 """Joins records whose times lie within given bounds of each other.
 
-A pair is given when the second of its records comes, so pairs depend neither on the
-order of arrival nor on where epochs end. A record waits until the watermark says that
-no partner can come any more: every record that is accepted later is later than the
-watermark. Only then is it known to have none.
+A pair is emitted when its second record comes, so pairs depend neither on the order of
+arrival nor on where epochs end. A record waits until the watermark says that no partner
+can come any more: every record that is accepted later is later than the watermark. Only
+then is it known to have none.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from riverlock.state.spec import Map, StateSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from riverlock.operators.keyed.context import OperatorContext
 
 __all__ = ["IntervalJoin"]
 
@@ -53,7 +55,7 @@ class _Buffer:
                 insort(listed, at)
 
     def between(self, low: int, high: int) -> Iterator[tuple[int, Any]]:
-        """Give the records of a range of times, both ends included."""
+        """Yield the records of a range of times, both ends included."""
         for part in range(low // self._part_us, high // self._part_us + 1):
             times = self._times.get(part, ())
             for at in times[bisect_left(times, low) : bisect_right(times, high)]:
@@ -135,17 +137,18 @@ class IntervalJoin(EventTimeJoin):
             return _Buffer(self.left_rows, self.left_times, self._part_us)
         return _Buffer(self.right_rows, self.right_times, self._part_us)
 
-    def on_left(self, record: Any, ctx: Any) -> None:
-        """Join with the right records that are there, and wait for others."""
+    def on_left(self, record: Any, ctx: OperatorContext) -> None:
+        """Join with the right records seen so far, and wait for others."""
         self._arrive(self._left, self._right, record, ctx)
 
-    def on_right(self, record: Any, ctx: Any) -> None:
-        """Join with the left records that are there, and wait for others."""
+    def on_right(self, record: Any, ctx: OperatorContext) -> None:
+        """Join with the left records seen so far, and wait for others."""
         self._arrive(self._right, self._left, record, ctx)
 
-    def on_timer(self, at: Any, ctx: Any) -> None:
+    def on_timer(self, at: Any, ctx: OperatorContext) -> None:
         """Forget records for which no partner can come any more."""
-        now = ctx._time_us
+        now = ctx.time_us
+        assert now is not None, "its timers are of event time"
         for side in (self._left, self._right):
             buffer, since = self._buffer(side), now - side.high_us
             # Nobody waits beyond the end of time.
@@ -154,7 +157,9 @@ class IntervalJoin(EventTimeJoin):
                 if side.gives_unmatched and not entry.is_matched:
                     self._give_alone(side, values_of(entry.row), now, ctx)
 
-    def _arrive(self, side: _Side, other: _Side, record: Any, ctx: Any) -> None:
+    def _arrive(
+        self, side: _Side, other: _Side, record: Any, ctx: OperatorContext
+    ) -> None:
         at = self._time(side.name, record, ctx)
         if at is None:
             return
@@ -163,7 +168,7 @@ class IntervalJoin(EventTimeJoin):
         if side.is_left and is_matched and self._gives_left_only:
             return  # one partner decides
         last = min(at + side.high_us, END_US)
-        reached = ctx._watermark_us
+        reached = ctx.watermark_us
         # Nobody can come before the beginning of time either.
         may_come = last >= START_US if reached is None else last > reached
         if not is_null and may_come:
@@ -172,8 +177,10 @@ class IntervalJoin(EventTimeJoin):
         elif side.gives_unmatched and not is_matched:
             self._give_alone(side, tuple(record), at, ctx)
 
-    def _meet(self, side: _Side, other: _Side, record: Any, at: int, ctx: Any) -> bool:
-        """Join a record with the partners that are there; tells if it has any."""
+    def _meet(
+        self, side: _Side, other: _Side, record: Any, at: int, ctx: OperatorContext
+    ) -> bool:
+        """Join a record with the partners seen so far; tell whether it has any."""
         mine, theirs = tuple(record), self._buffer(other)
         met = list(theirs.between(at + side.low_us, at + side.high_us))
         if self._gives_left_only:
@@ -185,11 +192,13 @@ class IntervalJoin(EventTimeJoin):
             found = values_of(entry.row)
             pair = (mine, found) if side.is_left else (found, mine)
             # The later of the two: the same whichever came first, and never late.
-            ctx._give(self._pair(*pair), max(at, time))
+            ctx.emit_at(self._pair(*pair), max(at, time))
         return bool(met)
 
-    def _decide(self, side: _Side, mine: Any, times: list[int], ctx: Any) -> None:
-        """Give (semi) or drop (anti) the left records that have met a right one."""
+    def _decide(
+        self, side: _Side, mine: Any, times: list[int], ctx: OperatorContext
+    ) -> None:
+        """Emit (semi) or drop (anti) the left records that have met a right one."""
         rows = [mine] if times else []
         if not side.is_left:
             lefts = self._buffer(self._left)
@@ -200,13 +209,13 @@ class IntervalJoin(EventTimeJoin):
             ]
         if self._how == "semi":
             for row in rows:
-                ctx._give(row, ctx._time_us)
+                ctx.emit_at(row, ctx.time_us)
 
-    def _give_alone(self, side: _Side, row: Any, at: int, ctx: Any) -> None:
+    def _give_alone(self, side: _Side, row: Any, at: int, ctx: OperatorContext) -> None:
         if side.is_left:
-            ctx._give(self._pair(row, None), at)
+            ctx.emit_at(self._pair(row, None), at)
         else:
-            ctx._give(self._only_right(ctx.key, row), at)
+            ctx.emit_at(self._only_right(ctx.key, row), at)
 
 
 def _bounds_us(within: Any) -> tuple[int, int]:
@@ -222,7 +231,7 @@ def _bounds_us(within: Any) -> tuple[int, int]:
 
 def _bad_bounds(within: Any) -> InvalidFlowError:
     return InvalidFlowError(
-        "within of a join",
+        "join(within=)",
         expected="a lower and an upper bound, such as ('-5 minutes', '10 minutes')",
         found=repr(within),
     )

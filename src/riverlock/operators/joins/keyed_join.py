@@ -14,21 +14,25 @@ import msgspec
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.times import END_US, duration_us, from_micros
 from riverlock.core.types import Field, Schema, Type
-from riverlock.operators.built_in import LATE, BuiltIn, bind
-from riverlock.program.process import Process, SideOutput
-from riverlock.program.two_inputs import LEFT_ROW, RIGHT_ROW, LooksUp, TwoInputProcess
+from riverlock.operators.base import LATE, bind
+from riverlock.operators.keyed.key_by_key import KeyByKey
+from riverlock.program.process import SideOutput
+from riverlock.program.two_inputs import LEFT_ROW, RIGHT_ROW, LooksUp, TwoSided
 from riverlock.state.spec import Map, StateSpec, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import timedelta
 
+    from riverlock.operators.base import BuiltIn
+    from riverlock.operators.keyed.context import OperatorContext
+
 __all__ = ["EventTimeJoin", "Join", "LatestJoin", "Lookup"]
 
 Row = tuple[Any, ...]
 
 
-class Join(BuiltIn, TwoInputProcess):
+class Join(KeyByKey, TwoSided["OperatorContext"]):
     """What all joins have in common: how the rows of two sides make one."""
 
     # Which rows a join gives besides those of matching pairs.
@@ -38,11 +42,11 @@ class Join(BuiltIn, TwoInputProcess):
         """Check the kind of join now, while the user's line is on the stack."""
         if how not in self.kinds:
             raise InvalidFlowError(
-                "how of a join", expected=" or ".join(self.kinds), found=repr(how)
+                "join(how=)", expected=" or ".join(self.kinds), found=repr(how)
             )
         self._how, self._right_keys = how, right_keys
 
-    def bound(self, keys: Schema, columns: Schema) -> Process:
+    def bound(self, keys: Schema, columns: Schema) -> BuiltIn:
         """Declare state and output by the columns of both sides."""
         left = Schema(columns[LEFT_ROW].fields)
         right = Schema(columns[RIGHT_ROW].fields)
@@ -98,8 +102,8 @@ def _side_by_side(left: Schema, rest: Iterable[Any]) -> Schema:
     clash = [f.name for f in rest if f.name in left.names]
     if clash:
         raise InvalidFlowError(
-            "columns of a join",
-            expected="names that only one side has, besides the key",
+            "a join",
+            expected="column names that only one side has, besides the key",
             found=f"{', '.join(clash)} on both sides",
             hint=f"rename one before key_by: .select(..., '{clash[0]} as ...')",
         )
@@ -134,13 +138,13 @@ class Lookup(Join, LooksUp):
     def _states(self, left: Schema, right: Schema) -> dict[str, StateSpec]:
         return {"latest": Value(struct_of(right), ttl=self._ttl)}
 
-    def on_right(self, record: Any, ctx: Any) -> None:
+    def on_right(self, record: Any, ctx: OperatorContext) -> None:
         """Keep the record instead of the one before."""
         if not self._is_null(ctx.key):
             self.latest = record
 
-    def on_left(self, record: Any, ctx: Any) -> list[Row]:
-        """Give the record with what is there."""
+    def on_left(self, record: Any, ctx: OperatorContext) -> list[Row]:
+        """Emit the record with its partner, if there is one."""
         found = self.latest
         if found is None:
             return [] if self._how == "inner" else [self._pair(tuple(record), None)]
@@ -148,7 +152,7 @@ class Lookup(Join, LooksUp):
 
 
 class EventTimeJoin(Join):
-    """A join by event time: exact for what comes in time, and says what did not."""
+    """A join by event time: exact for what comes in time, and reports what did not."""
 
     sides = (LATE,)
 
@@ -162,14 +166,14 @@ class EventTimeJoin(Join):
         )
         return {LATE: SideOutput(Schema(columns))}
 
-    def _time(self, side: str, record: Any, ctx: Any) -> int | None:
+    def _time(self, side: str, record: Any, ctx: OperatorContext) -> int | None:
         """Return the time of a record; None if it goes to ``late``.
 
-        What is over may have partners that are gone, and whoever waited for it waits
-        no more.
+        A record that is late may have partners that are gone, and whoever waited for it
+        waits no more.
         """
-        at: int | None = ctx._time_us
-        reached = ctx._watermark_us
+        at: int | None = ctx.time_us
+        reached = ctx.watermark_us
         if at is not None and not self._is_late(at, reached):
             return at
         row, is_left = tuple(record), side == "left"
@@ -182,10 +186,10 @@ class EventTimeJoin(Join):
 
 
 class LatestJoin(EventTimeJoin):
-    """Gives left records with the right record that held at their time.
+    """Emits left records with the right record that was valid at their time.
 
     Records of both sides wait under their time until the watermark reaches it. Timers
-    fire in the order of time, so what holds by then is one value, and older ones are
+    fire in the order of time, so what is valid by then is one value, and older ones are
     forgotten: a record costs one entry, and one more look-up when it is due.
     """
 
@@ -211,33 +215,34 @@ class LatestJoin(EventTimeJoin):
             "waiting": Map("bigint", several),
         }
 
-    def on_left(self, record: Any, ctx: Any) -> None:
-        """Wait until all that could hold at this time is there."""
+    def on_left(self, record: Any, ctx: OperatorContext) -> None:
+        """Wait until everything that could be valid at this time has come."""
         at = self._time("left", record, ctx)
         if at is not None:
             self.waiting[at] = [*self.waiting.get(at, ()), record]
             ctx.set_timer(from_micros(at))
 
-    def on_right(self, record: Any, ctx: Any) -> None:
-        """Hold from this time on; of two of one instant the last to come counts."""
+    def on_right(self, record: Any, ctx: OperatorContext) -> None:
+        """Be valid from this time on; of two of one instant the last to come counts."""
         at = self._time("right", record, ctx)
         if at is not None and not self._is_null(ctx.key):
             self.coming[at] = record
             ctx.set_timer(from_micros(at))
 
-    def on_timer(self, at: Any, ctx: Any) -> None:
+    def on_timer(self, at: Any, ctx: OperatorContext) -> None:
         """Let a right record take effect, then give the left ones of this time."""
-        now = ctx._time_us
+        now = ctx.time_us
+        assert now is not None, "its timers are of event time"
         if self._valid_us is not None:
             self._expire(now, self._valid_us, ctx)
         self.current = self.coming.pop(now, self.current)
         found = None if self.current is None else values_of(self.current)
         for row in self.waiting.pop(now, ()):
             if found is not None or self._how == "left":
-                ctx._give(self._pair(values_of(row), found), now)
+                ctx.emit_at(self._pair(values_of(row), found), now)
 
-    def _expire(self, now: int, valid_us: int, ctx: Any) -> None:
-        """Let what held go when its time is over, or another one takes its place."""
+    def _expire(self, now: int, valid_us: int, ctx: OperatorContext) -> None:
+        """Forget the valid record when its time is over, or another one replaces it."""
         is_replaced = now in self.coming
         end = None if self.since is None else self.since + valid_us
         if end is not None and now >= end:

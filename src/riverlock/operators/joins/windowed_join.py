@@ -1,8 +1,8 @@
 """Joins records of both sides that lie in the same window.
 
-A window's rows are given when it is over: then it is known who is in it, and who has no
-partner. So the result depends neither on the order of arrival nor on where epochs end.
-Records are kept once, with their pane, however many windows they are in.
+A window's rows are emitted when it is over: then it is known who is in it, and who has
+no partner. So the result depends neither on the order of arrival nor on where epochs
+end. Records are kept once, with their pane, however many windows they are in.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from riverlock.operators.joins.keyed_join import (
     struct_of,
     values_of,
 )
-from riverlock.operators.windows.window_aggregate import BOUNDS
+from riverlock.operators.windows.window_columns import BOUNDS
+from riverlock.program.lateness import closed_at_us, pane_lateness
 from riverlock.program.windows import TimeWindows
 from riverlock.state.spec import Map, StateSpec, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from riverlock.operators.keyed.context import OperatorContext
 
 __all__ = ["WindowedJoin"]
 
@@ -75,7 +78,7 @@ class WindowedJoin(EventTimeJoin):
         super().__init__(how, right_keys)
         if not isinstance(window, TimeWindows) or window.slide_us > window.size_us:
             raise InvalidFlowError(
-                "window of a join",
+                "join(window=)",
                 expected="rl.tumbling(...) or rl.sliding(...), without gaps between",
                 found=repr(window),
             )
@@ -95,7 +98,7 @@ class WindowedJoin(EventTimeJoin):
         taken = sorted(set(BOUNDS) & set(joined.names))
         if taken:
             raise InvalidFlowError(
-                "input of a join over windows",
+                "a join over windows",
                 expected=f"no columns {' and '.join(BOUNDS)}, which are added",
                 found=", ".join(taken),
             )
@@ -111,22 +114,22 @@ class WindowedJoin(EventTimeJoin):
         return _Buffer(self.right_rows, self.right_epochs)
 
     def _is_late(self, at: int, reached: int | None) -> bool:
-        """A record is of use as long as one of its windows is not over."""
-        pane = self._window.pane_of(at)
-        end = self._window.last_end(pane)
-        # Time has an end: a window beyond it never would be over.
-        is_over = reached is not None and end - 1 <= reached
-        return is_over or not self._window.is_whole(pane)
+        """Tell whether all windows of a record are over."""
+        pane, closed_at = self._window.pane_of(at), closed_at_us(reached, 0)
+        _, is_late = pane_lateness(self._window, pane, closed_at)
+        return bool(is_late)
 
-    def on_left(self, record: Any, ctx: Any) -> None:
+    def on_left(self, record: Any, ctx: OperatorContext) -> None:
         """Keep the record for its windows."""
         self._keep("left", self._lefts, record, ctx)
 
-    def on_right(self, record: Any, ctx: Any) -> None:
+    def on_right(self, record: Any, ctx: OperatorContext) -> None:
         """Keep the record for its windows."""
         self._keep("right", self._rights, record, ctx)
 
-    def _keep(self, side: str, buffer: _Buffer, record: Any, ctx: Any) -> None:
+    def _keep(
+        self, side: str, buffer: _Buffer, record: Any, ctx: OperatorContext
+    ) -> None:
         at = self._time(side, record, ctx)
         if at is None:
             return
@@ -135,25 +138,26 @@ class WindowedJoin(EventTimeJoin):
         if self.panes[place : place + 1] != [pane]:
             self.panes.insert(place, pane)
         buffer.add(pane, tuple(record), ctx.epoch)
-        is_open = first_open_us(ctx._watermark_us)
+        is_open = first_open_us(ctx.watermark_us)
         first = self._window.first_end(pane)
         if is_open is not None and first <= is_open:
             first = self._window.first_end(is_open + 1)
         self._look_at(first, ctx)
 
     @staticmethod
-    def _look_at(end: int, ctx: Any) -> None:
+    def _look_at(end: int, ctx: OperatorContext) -> None:
         ctx.set_timer(from_micros(end - 1))
 
-    def on_timer(self, at: Any, ctx: Any) -> None:
-        """Give the window that is over, and forget panes that are in no other."""
-        last = ctx._time_us
+    def on_timer(self, at: Any, ctx: OperatorContext) -> None:
+        """Emit the window that is over, and forget panes that are in no other."""
+        last = ctx.time_us
+        assert last is not None, "its timers are of event time"
         end = last + 1
         window = self._window
         mine = [p for p in self.panes if end - window.size_us < p <= end]
         bounds = (from_micros(end - window.size_us), from_micros(end))
         for row in self._joined(mine, ctx.key):
-            ctx._give((*row, *bounds), last)
+            ctx.emit_at((*row, *bounds), last)
         for pane in [p for p in self.panes if window.last_end(p) <= end]:
             self._lefts.forget(pane)
             self._rights.forget(pane)

@@ -114,7 +114,7 @@ class Constants:
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Give names that are new, gone, or stand for another object."""
+    """Yield names that are new, gone, or stand for another object."""
     for name in {**before, **now}:
         if name not in before or name not in now or before[name] is not now[name]:
             yield name

@@ -11,13 +11,18 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from riverlock.core.errors import StateError, StateTypeError
-from riverlock.operators.built_in import BuiltIn, lends_objects
+from riverlock.operators.base import BuiltIn
 from riverlock.operators.keyed.constants import Computed, Constants
 from riverlock.operators.keyed.live_parameters import Parameters
 from riverlock.operators.keyed.mentions import place_of
+from riverlock.operators.keyed.state_attributes import (
+    DefaultAttribute,
+    HandleAttribute,
+    InPlace,
+    ObjectAttribute,
+    ValueAttribute,
+)
 from riverlock.program.params import params_of
 from riverlock.state.changelog import ChangeLog
 from riverlock.state.codec import Codec, codec_of, encode
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 
     from riverlock.operators.shipped import EpochInfo, OperatorProgram
     from riverlock.operators.task_input import KeyedInput
+    from riverlock.program.process import KeyedLogic
     from riverlock.state.layout import Row, StateLayout
     from riverlock.state.store import StateReader
     from riverlock.state.visit import Lender
@@ -37,100 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["Instance"]
 
 At = tuple[bytes, int | None, tuple[Any, ...] | None]
-
-
-class _HandleAttribute:
-    """Leads ``self.recent`` to its handle; assigning replaces the content."""
-
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        return self._handle
-
-    def __set__(self, instance: object, values: Any) -> None:
-        self._handle.replace(values)
-
-    def __delete__(self, instance: object) -> None:
-        self._handle.clear()
-
-
-class _ValueAttribute:
-    """Leads ``self.token`` to the handle of an expiring value."""
-
-    def __init__(self, handle: ValueHandle, spec: Value) -> None:
-        self._handle, self._spec = handle, spec
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        value = self._handle.get()
-        if value is not None:
-            return value
-        if self._spec.is_copied:
-            return self._handle.lend(self._spec.fresh())
-        return self._spec.default
-
-    def __set__(self, instance: object, value: Any) -> None:
-        self._handle.set(value)
-
-    def __delete__(self, instance: object) -> None:
-        self._handle.set(None)
-
-
-class _Object:
-    """A value of a row that can be changed in place.
-
-    Whoever has it may change it, so it is settled after each record that has asked for
-    it: the next one may be of any epoch.
-    """
-
-    def __init__(
-        self, name: str, lent: list[Lender], settle: Callable[[str], None]
-    ) -> None:
-        self._name, self._lent, self._settle = name, lent, settle
-        self._is_lent = False
-
-    def lend(self) -> None:
-        if not self._is_lent:
-            self._is_lent = True
-            self._lent.append(self)
-
-    def settle(self) -> None:
-        self._is_lent = False
-        self._settle(self._name)
-
-
-class _ObjectAttribute:
-    """Leads ``self.totals`` to a value that can be changed in place."""
-
-    def __init__(self, spec: Value, value: _Object) -> None:
-        self._spec, self._value = spec, value
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        if instance is None:
-            return self._spec
-        self._value.lend()
-        fields = instance.__dict__
-        found = fields.get(self._spec.name)
-        if found is None and self._spec.is_copied:
-            found = fields[self._spec.name] = self._spec.fresh()
-        return found
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        self._value.lend()
-        instance.__dict__[self._spec.name] = value
-
-
-class _DefaultAttribute:
-    """Lends a copy of a default that could be changed in place.
-
-    Not a data descriptor: once the copy is on the instance, reading it is plain.
-    """
-
-    def __init__(self, lend: Callable[[Value], Any], spec: Value) -> None:
-        self._lend, self._spec = lend, spec
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        return self._lend(self._spec)
 
 
 class Instance:
@@ -146,11 +58,11 @@ class Instance:
     ) -> None:
         """Make the subclass, its instance and the visits of the three scopes."""
         self._layout, self._reader, self._log = layout, reader, log
-        self._operator, self._visits_all = program.uid, program.visits_all
+        self._operator = program.uid
         self._process = program.process
         # What was handed out since the last step and may have been changed in place.
         self.lent: list[Lender] = []
-        self._lends = lends_objects(program.process)
+        self._lends = _lends_objects(program.process)
         self.has_objects = self._lends and any(
             codec_of(s.type).is_mutable for s in layout.specs.values()
         )
@@ -219,19 +131,19 @@ class Instance:
         if spec.is_packed:
             value = self._object(spec)
             if isinstance(spec, Reducing):
-                return _HandleAttribute(self._packed_reducing(spec, value))
+                return HandleAttribute(self._packed_reducing(spec, value))
             assert isinstance(spec, Value)
             if value is not None:
-                return _ObjectAttribute(spec, value)
-            return _DefaultAttribute(self._lend, spec) if spec.is_copied else None
+                return ObjectAttribute(spec, value)
+            return DefaultAttribute(self._lend, spec) if spec.is_copied else None
         handle = bind(spec, self._visits[spec.scope])
         if isinstance(spec, Reducing):
             assert isinstance(handle, ValueHandle)
-            return _HandleAttribute(ReducingHandle(spec.fn, handle.get, handle.set))
+            return HandleAttribute(ReducingHandle(spec.fn, handle.get, handle.set))
         if isinstance(spec, Value):
             assert isinstance(handle, ValueHandle)
-            return _ValueAttribute(handle, spec)
-        return _HandleAttribute(handle)
+            return ValueAttribute(handle, spec)
+        return HandleAttribute(handle)
 
     def _forgetting(self, kind: type) -> Callable[[Any, str], None]:
         """Return a ``__delattr__`` for which a value that is not set is no error."""
@@ -252,7 +164,7 @@ class Instance:
         self._settled[spec.name] = fresh
         return fresh
 
-    def _object(self, spec: StateSpec) -> _Object | None:
+    def _object(self, spec: StateSpec) -> InPlace | None:
         """Return what settles a value that steps may change in place, if they may.
 
         Broadcast state is settled by the only step that may change it.
@@ -268,9 +180,9 @@ class Instance:
             else:
                 self.fields[name] = self._checked(name, codec, value)
 
-        return _Object(spec.name, self.lent, settle)
+        return InPlace(spec.name, self.lent, settle)
 
-    def _packed_reducing(self, spec: Reducing, value: _Object | None) -> ReducingHandle:
+    def _packed_reducing(self, spec: Reducing, value: InPlace | None) -> ReducingHandle:
         name = spec.name
 
         def get() -> Any:
@@ -298,8 +210,6 @@ class Instance:
                 self._visits["group"].save(),
             )
         self.place(payload)
-        if self._visits_all:
-            self.fields["_values"] = []
 
     def place(self, payload: bytes | None) -> None:
         """Put the values of the key's stored row where user code finds them."""
@@ -342,8 +252,6 @@ class Instance:
             row, handles = self._group_start
             self._place(self._layout.rows["group"], row)
             self._visits["group"].rewind(handles)
-        if self._visits_all:
-            self.fields["_values"] = []
 
     def settle(self) -> None:
         """Bring what a step assigned to its type: the next step may be of any epoch.
@@ -375,12 +283,6 @@ class Instance:
             self._record("key", self.visit.at, payload)
         if self.visit.touched:
             self.visit.flush()
-
-    def stored_key(self, payload: bytes) -> tuple[Any, ...]:
-        """Return the key that a row carries, to be visited without records."""
-        value = self._row.decode(payload)[self._row.names.index("key")]
-        key: tuple[Any, ...] = msgspec.structs.astuple(value)
-        return key
 
     def with_broadcast_writable(self, action: Callable[[], Any]) -> None:
         """Run user code that may write broadcast state."""
@@ -578,6 +480,11 @@ class Instance:
         self._broadcast_payload = self._reader.get(BROADCAST)
         self._place(self._layout.rows["broadcast"], self._broadcast_payload)
         self._broadcast_seen = self._encoded(self._layout.rows["broadcast"])
+
+
+def _lends_objects(process: KeyedLogic[Any]) -> bool:
+    """Tell whether code of the user may change values of the state in place."""
+    return process.lends if isinstance(process, BuiltIn) else True
 
 
 def _is_used(layout: StateLayout, scope: str) -> bool:

@@ -23,7 +23,7 @@ __all__ = ["Partial", "advanced", "expired"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partial:
-    """A match under way.
+    """A match in progress.
 
     Attributes:
         began: Number of its first event; later events have greater numbers.
@@ -45,7 +45,7 @@ class Partial:
 def advanced(
     pattern: Pattern, partials: list[Partial], event: Any, at: datetime
 ) -> tuple[list[Partial], Partial | None]:
-    """Return the matches that are under way after an event, and the one it completes.
+    """Return the matches that are in progress after an event, and the one it completes.
 
     Args:
         pattern: What is looked for.
@@ -86,7 +86,7 @@ def advanced(
 def expired(
     pattern: Pattern, partials: list[Partial], at: datetime
 ) -> tuple[list[Partial], list[Partial]]:
-    """Return the matches under way whose time is not over, and those it completes."""
+    """Return the matches in progress whose time is not over, and those it completes."""
     left = [p for p in partials if p.deadline > at]
     # Those that began later have the later deadlines, unless the span was changed.
     due = sorted((p for p in partials if p.deadline <= at), key=_deadline)

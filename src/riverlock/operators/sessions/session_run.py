@@ -1,10 +1,10 @@
 """Sessions of one operator, one task, one epoch, column by column.
 
-Does what ``Sessions`` says record by record, for aggregates: the same rows, the same
+Does for aggregates what ``Sessions`` does record by record: the same rows, the same
 state, the same timers, bit for bit. Records of the epoch and stored sessions of their
-keys are sorted by key and beginning, cut where a span begins after all before it have
-ended, and merged. Where columns cannot do the same (a sum that may leave 64 bits, an
-aggregator of the user's) it declines, and the loop does it.
+keys are sorted by key and start, cut where a span starts after all before it have
+ended, and merged. Where columns cannot do the same (a sum that may exceed 64 bits, a
+user's aggregator) it declines, and the loop does it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ import pyarrow.compute as pc
 from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.hidden_columns import GAP, TIME
 from riverlock.core.times import END_US
-from riverlock.operators.aggregates.aggregator import NamedAggregator
 from riverlock.operators.aggregates.merging import state_array
 from riverlock.operators.aggregates.pairwise import Column
-from riverlock.operators.aggregates.partial import merges_of
-from riverlock.operators.built_in import GONE, results_of
-from riverlock.operators.sessions.session_windows import Sessions
+from riverlock.operators.aggregates.partial import results_of
+from riverlock.operators.base import GONE
+from riverlock.operators.effects import Effects
 from riverlock.operators.sessions.stored_sessions import SessionColumns, StoredSessions
 from riverlock.operators.sessions.time_spans import Instants
 from riverlock.operators.shipped import MAIN
-from riverlock.operators.windows.window_contents import Aggregates
+from riverlock.snapshot.format.records import TimerHeads
 from riverlock.state.codec import encode
 from riverlock.state.columns.column_log import ColumnLog
 from riverlock.state.columns.timer_columns import TimerColumns
@@ -40,44 +39,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from riverlock.operators.aggregates.partial import PartialAggregate
-    from riverlock.operators.shipped import EpochInfo, OperatorProgram
+    from riverlock.operators.base import Work
     from riverlock.operators.task_input import KeyedInput
-    from riverlock.state.layout import StateLayout
+    from riverlock.program.windows import SessionWindows
     from riverlock.state.store import StateReader
 
-__all__ = ["SessionRun", "merge_sessions"]
+__all__ = ["SessionRun"]
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _FOREVER = 1 << 62
-
-
-def merge_sessions(
-    program: OperatorProgram,
-    layout: StateLayout,
-    reader: StateReader,
-    info: EpochInfo,
-    data: KeyedInput | None,
-) -> SessionRun | None:
-    """Merge the records of a task into sessions, if columns can do it.
-
-    Args:
-        program: The operator.
-        layout: How its state is stored.
-        reader: The state at the start of the epoch.
-        info: What is the same for all tasks.
-        data: Records that are not too late; None: only time has passed.
-    """
-    process = program.process
-    if not isinstance(process, Sessions) or program.has_dead_letters:
-        return None
-    content = process.content
-    if not isinstance(content, Aggregates) or any(
-        isinstance(merge.how, NamedAggregator)
-        for merge in merges_of(content.aggregates)
-    ):
-        return None
-    run = SessionRun(program, content.aggregates, layout, reader, info)
-    return run if run.merge(data) else None
 
 
 @dataclass(frozen=True)
@@ -139,30 +109,36 @@ class _Timers:
 
 
 class SessionRun:
-    """What came of it, as ``Execution`` has it."""
+    """Sessions of one task and epoch: what is merged, emitted and remembered."""
 
-    log: ColumnLog
+    _log: ColumnLog
 
     def __init__(
         self,
-        program: OperatorProgram,
+        work: Work,
         aggregates: Mapping[str, PartialAggregate],
-        layout: StateLayout,
-        reader: StateReader,
-        info: EpochInfo,
+        window: SessionWindows,
+        lateness_us: int,
     ) -> None:
         """Take what an epoch begins with."""
-        assert isinstance(program.process, Sessions)
-        self.uid, self.dead = program.uid, list[tuple[Any, ...]]()
-        # Records that were left out because they came too late.
-        self.late_rows = 0
-        self._program, self._process = program, program.process
-        self._aggregates, self._layout, self._reader = aggregates, layout, reader
-        self._watermark_us = info.watermark_us
-        self._stored = StoredSessions(layout, aggregates)
+        self._uid = work.program.uid
+        self._program, self._window = work.program, window
+        self._lateness_us, self._aggregates = lateness_us, aggregates
+        self._layout, self._reader = work.layout, work.reader
+        self._watermark_us = work.info.watermark_us
+        self._stored = StoredSessions(work.layout, aggregates)
+
+    def effects(self, work: Work) -> Effects:
+        """Return the effects, once everything is merged."""
+        work.on_handled()
+        return Effects(
+            changes=self._log,
+            outputs={name: self._table(name) for name in work.outputs},
+            timers=TimerHeads(event_us=self._head),
+        )
 
     def merge(self, data: KeyedInput | None) -> bool:
-        """Merge records, give sessions that are over; False if columns cannot."""
+        """Merge records, emit sessions that are over; False if columns cannot."""
         self._timers = _Timers(self._reader, self._watermark_us)
         self._visited = visited = self._visits(data)
         before = self._stored.loaded(visited.payloads)
@@ -178,7 +154,7 @@ class SessionRun:
         is_kept = ~is_over
         if reached is not None:
             is_over = whole.ends <= reached
-            is_kept = whole.ends + self._process.lateness_us * is_over > reached
+            is_kept = whole.ends + self._lateness_us * is_over > reached
         self._given = whole.take(np.flatnonzero(is_over & ~whole.given))
         self._before, self._whole = before, whole
         kept = replace(whole, given=whole.given | is_over).take(np.flatnonzero(is_kept))
@@ -186,7 +162,7 @@ class SessionRun:
             after = self._stored.normal(kept)
         except (TypeError, ValueError, ArithmeticError):
             return False  # a value does not fit: the loop says whose
-        self.log = self._changes(before, after)
+        self._log = self._changes(before, after)
         return True
 
     def _visits(self, data: KeyedInput | None) -> _Visited:
@@ -216,7 +192,7 @@ class SessionRun:
         table = data.table
         assert table is not None
         times = table[TIME].to_numpy()
-        gap_us: Any = self._process.window.gap_us
+        gap_us: Any = self._window.gap_us
         if gap_us is None:
             # So that none leaves 64 bits.
             gap_us = np.minimum(table[GAP].to_numpy(), _FOREVER)
@@ -251,7 +227,7 @@ class SessionRun:
             ids=pa.array(ids, pa.binary()),
             groups=groups,
             keys=keys,
-            data=[self._stored.array(after, places, self.uid)],
+            data=[self._stored.array(after, places, self._uid)],
             payloads=pa.array([payloads[n] for n in places.tolist()], pa.binary()),
             added=visited.payloads.count(None) - payloads.count(None),
             timers=self._changed_timers(before, after),
@@ -260,8 +236,8 @@ class SessionRun:
     def _changed_timers(
         self, before: SessionColumns, after: SessionColumns
     ) -> TimerColumns:
-        """Return timers that were set, and those that fired or are not wanted."""
-        lateness_us = self._process.lateness_us
+        """Return timers that were set, and those that fired or are no longer wanted."""
+        lateness_us = self._lateness_us
         old = before.timers(lateness_us).and_also(self._timers.due(self._visited.ids))
         changed, is_on = old.changed_to(after.timers(lateness_us))
         ids, groups, keys = self._keyed(changed.places)
@@ -289,17 +265,13 @@ class SessionRun:
         fields, keys = self._program.keys.fields, self._visited.keys
         columns = zip(*keys, strict=True) if keys else [()] * len(fields)
         return [
-            state_array(f.type, column, f.name, self.uid)
+            state_array(f.type, column, f.name, self._uid)
             for f, column in zip(fields, columns, strict=True)
         ]
 
-    def timer_head(self, kind: int) -> int | None:
-        """Return the earliest timer that is pending after this epoch."""
-        return self._head if kind == EVENT else None
+    # What is emitted
 
-    # What is given
-
-    def table(self, name: str) -> pa.Table:
+    def _table(self, name: str) -> pa.Table:
         """Return the rows of an output, with their event time."""
         if name == MAIN:
             return self._rows(self._given)
@@ -314,7 +286,7 @@ class SessionRun:
         return table.take(pa.array(np.argsort(places, kind="stable")))
 
     def _gone(self) -> SessionColumns:
-        """Return sessions as they were that have grown, or are part of others."""
+        """Return sessions as they were before they grew, or became part of others."""
         left = set(self._whole.spans())
         is_gone = [span not in left for span in self._before.spans()]
         return self._before.take(np.flatnonzero(is_gone))
@@ -332,7 +304,7 @@ class SessionRun:
             *(c.take(pa.array(sessions.places)) for c in self._keys[:width]),
             *(each.cast(_INSTANT) for each in (begins, ends)),
             *(
-                state_array(each.type, column, column_name, self.uid)
+                state_array(each.type, column, column_name, self._uid)
                 for (column_name, each), column in zip(
                     aggregates.items(), results, strict=True
                 )

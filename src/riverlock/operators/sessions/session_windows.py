@@ -10,9 +10,11 @@ import msgspec
 from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.times import from_micros, micros
 from riverlock.core.types import Field, Schema, Type
-from riverlock.operators.built_in import UPDATES, BuiltIn, bind
+from riverlock.operators.base import UPDATES, bind
 from riverlock.operators.row_identity import Identity, with_gone
-from riverlock.operators.windows.window_aggregate import BOUNDS
+from riverlock.operators.sessions.session_run import SessionRun
+from riverlock.operators.windows.lateness import WithLateness
+from riverlock.operators.windows.window_columns import BOUNDS
 from riverlock.operators.windows.window_contents import Given
 from riverlock.operators.windows.window_functions import Span
 from riverlock.state.spec import Value
@@ -20,14 +22,16 @@ from riverlock.state.spec import Value
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from riverlock.operators.base import BuiltIn, Work
+    from riverlock.operators.effects import Effects
+    from riverlock.operators.keyed.context import OperatorContext
+    from riverlock.operators.task_input import KeyedInput
     from riverlock.operators.windows.window_contents import Content
-    from riverlock.program.process import Process
     from riverlock.program.windows import SessionWindows
 
 __all__ = ["Sessions"]
 
 _INSTANT = Type("timestamp")
-_EVENT = 0
 
 
 @dataclass(slots=True)
@@ -40,24 +44,25 @@ class _Session:
     is_given: bool = False
 
 
-class Sessions(BuiltIn):
+class Sessions(WithLateness):
     """Merges records into the sessions of their key.
 
     All records of a key in an epoch are merged at the end of its turn, once: its
     sessions are decoded and encoded once. Its one timer only brings the turn about.
     """
 
+    window: SessionWindows
     sessions: Any
 
     def __init__(
         self, content: Content, window: SessionWindows, lateness_us: int
     ) -> None:
-        """Take what becomes of the records, and which belong together."""
+        """Take the content of sessions, and which records belong together."""
         self.content = content
         self.window = window
         self.lateness_us = lateness_us
 
-    def bound(self, keys: Schema, columns: Schema) -> Process:
+    def bound(self, keys: Schema, columns: Schema) -> BuiltIn:
         """Declare the list of sessions that are not over."""
         bounds = Schema(tuple(Field(n, _INSTANT) for n in BOUNDS))
         output = self.content.bound(keys, columns, bounds)
@@ -72,31 +77,44 @@ class Sessions(BuiltIn):
         return bind(self, output, {"sessions": Value(list_of), **self.content.states})
 
     def updated(self, output: Schema) -> Schema:
-        """Say of each row whether it is taken back: its session has other bounds."""
+        """Add to each row whether it is taken back: its session has other bounds."""
         return with_gone(output)
+
+    def prepared(self, work: Work) -> Work:
+        """Fold what Spark has only collected."""
+        return self.content.prepared(work)
+
+    def at_once(self, work: Work, data: KeyedInput | None) -> Effects | None:
+        """Merge by column, if the content allows it."""
+        aggregates = self.content.mergeable
+        if aggregates is None or work.program.has_dead_letters:
+            return None
+        run = SessionRun(work, aggregates, self.window, self.lateness_us)
+        return run.effects(work) if run.merge(data) else None
 
     def open(self) -> None:
         """Begin without records."""
         self.content.open()
         self._fresh: list[_Session] = []
 
-    def on_event(self, record: Any, ctx: Any) -> None:
+    def on_event(self, record: Any, ctx: OperatorContext) -> None:
         """Take note of a record: a session of its own, for now."""
-        at = ctx._time_us
+        at = ctx.time_us
+        assert at is not None, "those without time are late, and left out"
         end = self.window.end_of(record, at)
         self._fresh.append(_Session(at, end, self.content.single(record, at)))
 
-    def on_timer(self, at: Any, ctx: Any) -> None:
-        """Nothing: the turn ends with a look at all sessions."""
+    def on_timer(self, at: Any, ctx: OperatorContext) -> None:
+        """Do nothing: the turn ends with a check of all sessions."""
 
-    def _result(self, ctx: Any) -> Iterator[Any]:
-        """Merge what came, give sessions that are over, forget the oldest."""
+    def end_key(self, ctx: OperatorContext) -> Iterator[Any]:
+        """Merge what came, emit sessions that are over, forget the oldest."""
         fresh, self._fresh = self._fresh, []
         stored = [self._loaded(s) for s in self.sessions or ()]
         before = self._next(stored)
         whole = self._merged(stored, fresh, ctx) if fresh else stored
-        reached = first_open_us(ctx._watermark_us)
-        is_updated = UPDATES in ctx._emitted
+        reached = first_open_us(ctx.watermark_us)
+        is_updated = ctx.has_output(UPDATES)
         if is_updated:
             self._take_back(stored, whole, ctx)
         known = {id(session) for session in stored}
@@ -121,23 +139,23 @@ class Sessions(BuiltIn):
         ] or None
         after = self._next(kept)
         if before not in (None, after):
-            ctx._timers[(_EVENT, before)] = False
+            ctx.switch_timer(before, on=False)
         if after not in (None, before):
-            ctx._timers[(_EVENT, after)] = True
+            ctx.switch_timer(after, on=True)
 
-    def _rows(self, session: _Session, ctx: Any) -> Iterable[Any]:
+    def _rows(self, session: _Session, ctx: OperatorContext) -> Iterable[Any]:
         """Return the rows of a session; sets their time."""
         span = Span(from_micros(session.begin_us), from_micros(session.end_us))
-        ctx._time_us = session.end_us - 1
+        ctx.time_us = session.end_us - 1
         rows = self.content.rows(session.held, Given(span, span), self, ctx)
-        if UPDATES not in ctx._emitted:
+        if not ctx.has_output(UPDATES):
             return rows
         return self._identity.known(rows, span, ctx)
 
     def _take_back(
-        self, stored: list[_Session], whole: list[_Session], ctx: Any
+        self, stored: list[_Session], whole: list[_Session], ctx: OperatorContext
     ) -> None:
-        """Say which sessions are no more: they have grown, or are part of others."""
+        """Report sessions that no longer exist: they grew, or are part of others."""
         left = {(session.begin_us, session.end_us) for session in whole}
         for session in stored:
             bounds = session.begin_us, session.end_us
@@ -145,9 +163,9 @@ class Sessions(BuiltIn):
                 self._identity.take_back(*bounds, ctx)
 
     def _merged(
-        self, stored: list[_Session], fresh: list[_Session], ctx: Any
+        self, stored: list[_Session], fresh: list[_Session], ctx: OperatorContext
     ) -> list[_Session]:
-        """Return the sessions that are left when those that overlap are one."""
+        """Return the sessions that are left when overlapping ones are merged."""
         ordered = sorted([*stored, *fresh], key=lambda s: s.begin_us)
         runs: list[list[_Session]] = []
         end = 0
@@ -160,12 +178,12 @@ class Sessions(BuiltIn):
                 end = session.end_us
         return [run[0] if len(run) == 1 else self._one(run, ctx) for run in runs]
 
-    def _one(self, run: list[_Session], ctx: Any) -> _Session:
+    def _one(self, run: list[_Session], ctx: OperatorContext) -> _Session:
         held = self.content.merged([session.held for session in run], ctx)
         return _Session(run[0].begin_us, max(s.end_us for s in run), held)
 
     def _next(self, sessions: list[_Session]) -> int | None:
-        """Return when sessions are next looked at: the last instant of one is over."""
+        """Return when sessions are next checked: the last instant of one is over."""
         times = [
             s.end_us - 1 + (self.lateness_us if s.is_given else 0) for s in sessions
         ]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["SessionColumns", "StoredSessions"]
 
 _INSTANT = pa.timestamp("us", tz="UTC")
-# Begin, end and whether it was given; then what a session holds.
+# Start, end and whether it has emitted; then what a session holds.
 _BOUNDS = 3
 
 
@@ -74,7 +74,7 @@ class SessionColumns:
         return list(zip(*(column.tolist() for column in each), strict=True))
 
     def timers(self, lateness_us: int) -> Instants:
-        """Return when each key is next looked at: the last instant of one is over."""
+        """Return when each key is next checked: the last instant of one is over."""
         times = self.ends - 1 + np.where(self.given, lateness_us, 0)
         is_first = np.ones(len(self), dtype=bool)
         is_first[1:] = self.places[1:] != self.places[:-1]
@@ -90,7 +90,7 @@ class StoredSessions:
     def __init__(
         self, layout: StateLayout, aggregates: Mapping[str, PartialAggregate]
     ) -> None:
-        """Take what a session holds."""
+        """Take the content of a session."""
         self._row = layout.rows["key"]
         (self._codec,) = self._row.codecs
         element = self._codec.type.element
@@ -117,9 +117,9 @@ class StoredSessions:
         return SessionColumns(places, *times, is_given, changed, columns)
 
     def merged(self, sessions: SessionColumns) -> SessionColumns | None:
-        """Make one of those that overlap; None if columns cannot do it.
+        """Merge those that overlap; None if columns cannot do it.
 
-        Of sessions that begin together, those that come first are merged first.
+        Of sessions that start together, those that come first are merged first.
         """
         sessions = sessions.take(np.lexsort((sessions.begins, sessions.places)))
         runs = runs_of(sessions.places, sessions.begins, sessions.ends)

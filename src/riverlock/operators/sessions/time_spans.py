@@ -22,9 +22,9 @@ def runs_of(places: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> Runs:
     """Put spans together that overlap or touch.
 
     Args:
-        places: Of their keys; spans are in the order of these, then of beginnings.
-        begins: When they begin.
-        ends: When they end; none before its beginning.
+        places: Of their keys; spans are in the order of these, then of starts.
+        begins: When they start.
+        ends: When they end; none before its start.
     """
     reach = _furthest(places, ends)
     is_first = np.ones(len(places), dtype=bool)

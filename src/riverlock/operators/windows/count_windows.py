@@ -1,4 +1,4 @@
-"""Count windows: so many records of a key, in the order of their arrival."""
+"""Count windows: a number of records of a key, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import msgspec
 
 from riverlock.core.times import END_US
 from riverlock.core.types import Field, Schema, Type
-from riverlock.operators.built_in import UPDATES, BuiltIn, bind
+from riverlock.operators.base import UPDATES, bind
+from riverlock.operators.keyed.key_by_key import KeyByKey
 from riverlock.operators.row_identity import Identity
 from riverlock.operators.windows.window_contents import Given
 from riverlock.state.spec import Value
@@ -17,15 +18,15 @@ from riverlock.state.spec import Value
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from riverlock.operators.base import BuiltIn, Work
+    from riverlock.operators.keyed.context import OperatorContext
     from riverlock.operators.windows.window_contents import Content
-    from riverlock.program.process import Process
     from riverlock.program.windows import CountWindows
 
 __all__ = ["NUMBERS", "Counted", "Numbers"]
 
 # The columns that say which window a row is of.
 NUMBERS = ("first_record", "last_record")
-_EVENT = 0
 _LONG = Type("long")
 
 
@@ -46,18 +47,18 @@ class _Pane:
     parts: list[Any]
 
 
-class Counted(BuiltIn):
-    """Numbers the records of a key, and gives every so many."""
+class Counted(KeyByKey):
+    """Numbers the records of a key, and emits a window after every so many."""
 
     seen: Any
     panes: Any
 
     def __init__(self, content: Content, window: CountWindows) -> None:
-        """Take what becomes of the records, and how many belong together."""
+        """Take the content of windows, and how many records belong together."""
         self.content = content
         self.window = window
 
-    def bound(self, keys: Schema, columns: Schema) -> Process:
+    def bound(self, keys: Schema, columns: Schema) -> BuiltIn:
         """Declare the number of the last record, and panes that are still needed."""
         bounds = Schema(tuple(Field(n, _LONG) for n in NUMBERS))
         output = self.content.bound(keys, columns, bounds)
@@ -71,25 +72,29 @@ class Counted(BuiltIn):
         states = {"seen": Value("bigint"), "panes": Value(list_of)}
         return bind(self, output, {**states, **self.content.states})
 
+    def prepared(self, work: Work) -> Work:
+        """Fold what Spark has only collected."""
+        return self.content.prepared(work)
+
     def open(self) -> None:
         """Begin without records."""
         self.content.open()
         self._fresh: list[tuple[int | None, Any]] = []
 
-    def on_event(self, record: Any, ctx: Any) -> None:
+    def on_event(self, record: Any, ctx: OperatorContext) -> None:
         """Take note of a record."""
-        at = ctx._time_us
+        at = ctx.time_us
         self._fresh.append((at, self.content.single(record, at)))
 
-    def on_timer(self, at: Any, ctx: Any) -> None:
-        """Nothing: the turn ends with a look at the end of the input."""
+    def on_timer(self, at: Any, ctx: OperatorContext) -> None:
+        """Do nothing: the turn ends with a check for the end of the input."""
 
-    def _result(self, ctx: Any) -> Iterator[Any]:
-        """Count what came, give windows that are full, and at the end what is left."""
+    def end_key(self, ctx: OperatorContext) -> Iterator[Any]:
+        """Count what came, emit windows that are full, and at the end what is left."""
         fresh, self._fresh = self._fresh, []
         window = self.window
         if self.seen is None:
-            ctx._timers[(_EVENT, END_US)] = True
+            ctx.switch_timer(END_US, on=True)
         seen = self.seen or 0
         panes = [self._loaded(p) for p in self.panes or ()]
         for at, held in fresh:
@@ -99,11 +104,11 @@ class Counted(BuiltIn):
             if seen % window.slide == 0:
                 yield from self._rows(panes, seen, ctx)
                 panes = self._needed(panes, window.first_of(seen + window.slide))
-        if ctx._watermark_us is not None and ctx._watermark_us >= END_US:
+        if ctx.watermark_us is not None and ctx.watermark_us >= END_US:
             if seen % window.slide:
                 yield from self._rows(panes, seen, ctx)
             self._needed(panes, seen + 1)  # none is: all are forgotten
-            ctx._timers[(_EVENT, END_US)] = False
+            ctx.switch_timer(END_US, on=False)
             self.seen = self.panes = None
             return
         self.seen = seen
@@ -121,8 +126,10 @@ class Counted(BuiltIn):
         else:
             panes.append(_Pane(number, at, [held]))
 
-    def _rows(self, panes: list[_Pane], last: int, ctx: Any) -> Iterator[Any]:
-        """Give the window that ends with a record, or would end after it."""
+    def _rows(
+        self, panes: list[_Pane], last: int, ctx: OperatorContext
+    ) -> Iterator[Any]:
+        """Emit the window that ends with a record, or would end after it."""
         end = -(-last // self.window.slide) * self.window.slide
         first = self.window.first_of(end)
         mine = [pane for pane in panes if pane.last >= first]
@@ -133,9 +140,9 @@ class Counted(BuiltIn):
         parts = [self.content.copied(self._one(pane, ctx)) for pane in mine]
         held = self.content.merged(parts, ctx)
         times = [pane.latest_us for pane in mine if pane.latest_us is not None]
-        ctx._time_us = max(times, default=None)
+        ctx.time_us = max(times, default=None)
         rows = self.content.rows(held, Given(numbers, tuple(numbers)), self, ctx)
-        if UPDATES in ctx._emitted:
+        if ctx.has_output(UPDATES):
             rows = self._identity.known(rows, numbers, ctx)
             for row in rows:
                 ctx.emit(UPDATES, row)
@@ -149,7 +156,7 @@ class Counted(BuiltIn):
                     self.content.forget(part, self)
         return [pane for pane in panes if pane.last >= first]
 
-    def _one(self, pane: _Pane, ctx: Any) -> Any:
+    def _one(self, pane: _Pane, ctx: OperatorContext) -> Any:
         if len(pane.parts) > 1:
             pane.parts = [self.content.merged(pane.parts, ctx)]
         return pane.parts[0]
@@ -158,6 +165,6 @@ class Counted(BuiltIn):
         last, latest, *values = msgspec.structs.astuple(stored)
         return _Pane(last, latest, [self.content.loaded(values)])
 
-    def _stored(self, pane: _Pane, name: str, ctx: Any) -> tuple[Any, ...]:
+    def _stored(self, pane: _Pane, name: str, ctx: OperatorContext) -> tuple[Any, ...]:
         values = self.content.stored(self._one(pane, ctx), self, name)
         return (pane.last, pane.latest_us, *values)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.operators.aggregates.merging import Column, state_array, stored_columns
-from riverlock.state.columns.key_columns import window_ends, without_window
+from riverlock.state.columns.key_columns import ordinals_of, without_ordinal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ class Pane:
 
 
 def joined(parts: Sequence[Pane]) -> Pane:
-    """Return the rows of some panes, at least one, behind each other."""
+    """Return the rows of some panes, at least one, concatenated."""
     codes = np.concatenate([part.codes for part in parts])
     return Pane(codes, pa.concat_tables([part.table for part in parts]))
 
@@ -81,7 +81,7 @@ def as_table(columns: Mapping[str, Column], layout: StateLayout, uid: str) -> pa
 
 
 def by_end(ends: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Give each end of a pane, earliest first, and the places of its rows."""
+    """Yield each end of a pane, earliest first, and the places of its rows."""
     order = np.argsort(ends, kind="stable")
     distinct, first = np.unique(ends[order], return_index=True)
     return zip(distinct.tolist(), np.split(order, first[1:]), strict=True)
@@ -105,14 +105,9 @@ class Panes:
         self._few_keys = _FEW_KEYS
         self._layout: StateLayout | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is known."""
-        return self._layout is None
-
     def be_at(self, version: Version | None) -> None:
-        """Be of a version: what is known of any other one is dropped."""
-        if self._version != version:
+        """Move to a version: drop what is known about any other one."""
+        if version is None or self._version != version:
             self.forget()
             self._version = version
 
@@ -126,12 +121,12 @@ class Panes:
         self._version = after
 
     def _change(self, layer: Layer, layout: StateLayout) -> None:
-        ends = layer.window_ends
+        ends = layer.ordinals
         near = layer.where((ends > self._low) & (ends <= self._high))
         if not len(near.ids):
             return
         codes, are_there = self.codes_of(near.ids), ~near.are_gone
-        for end, places in by_end(near.window_ends):
+        for end, places in by_end(near.ordinals):
             old = self._panes.pop(end, None)
             left = None if old is None else old.without(codes[places])
             new = places[are_there[places]]
@@ -144,7 +139,7 @@ class Panes:
 
     def codes_of(self, ids: pa.BinaryArray) -> np.ndarray:
         """Return the numbers of the keys of entries; new keys get new ones."""
-        keys = without_window(ids)
+        keys = without_ordinal(ids)
         found = pc.index_in(keys, value_set=self.keys)
         if found.null_count:
             is_new = found.is_null()
@@ -203,17 +198,17 @@ class Panes:
     def _read(
         self, reader: StateReader, layout: StateLayout, span: tuple[int, int]
     ) -> dict[int, Pane]:
-        ids, rows = reader.windows(*span)
+        ids, rows = reader.span(*span)
         if not len(ids):
             return {}
         codes = self.codes_of(ids)
         return {
             end: _pane(codes[places], rows.take(pa.array(places)), layout)
-            for end, places in by_end(window_ends(ids))
+            for end, places in by_end(ordinals_of(ids))
         }
 
     def _shrink(self) -> None:
-        """Let go of the latest ones if they are too many."""
+        """Release the latest ones if they are too many."""
         size = sum(pane.size_bytes for pane in self._panes.values())
         for end in sorted(self._panes, reverse=True):
             if size <= _MAX_BYTES:

@@ -1,4 +1,4 @@
-"""``reduce`` over sliding windows with an inverse: the next window out of the last.
+"""``reduce`` over sliding windows with an inverse: the next window from the last.
 
 Without one, a window is the fold of all its panes. With one, what the next window has
 in common with the last is the last one without the panes that leave, and only panes
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from riverlock.core.types import Schema
+    from riverlock.operators.base import BuiltIn
+    from riverlock.operators.keyed.context import OperatorContext
     from riverlock.operators.windows.window_functions import Span
-    from riverlock.program.process import Process
     from riverlock.program.windows import TimeWindows
     from riverlock.state.spec import StateSpec
 
@@ -48,11 +49,11 @@ class SlidingReduce(WindowReduce):
         columns: Schema,
         output: Schema,
         states: dict[str, StateSpec],
-    ) -> Process:
+    ) -> BuiltIn:
         added = {"common": Value(self._fold.type), "last": Value("bigint")}
         return super()._bound(keys, columns, output, {**states, **added})
 
-    def _absorb(self, pane: int, records: list[Any], ctx: Any) -> None:
+    def _absorb(self, pane: int, records: list[Any], ctx: OperatorContext) -> None:
         super()._absorb(pane, records, ctx)
         self._touch(pane)
 
@@ -61,15 +62,17 @@ class SlidingReduce(WindowReduce):
         self._touch(pane)
 
     def _touch(self, pane: int) -> None:
-        """Forget a fold that a pane is in which has changed, or is gone."""
+        """Forget a fold that contains a pane which has changed, or is gone."""
         if self.last is not None and self._next_begin(self.last) < pane <= self.last:
             self.common = self.last = None
 
     def _next_begin(self, end: int) -> int:
-        """Return when the window begins that follows the one which ends then."""
+        """Return the start of the window after the one that ends then."""
         return end + self.window.slide_us - self.window.size_us
 
-    def _rows(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
+    def _rows(
+        self, span: Span, panes: list[int], ctx: OperatorContext
+    ) -> Iterable[Any]:
         end = micros(span.end)
         if self.last is not None and self.last + self.window.slide_us == end:
             entering = [p for p in panes if p > self.last]
@@ -81,20 +84,24 @@ class SlidingReduce(WindowReduce):
         self.last = None if self.common is None else end
         return [(*whole, *span)]
 
-    def _rows_so_far(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
+    def _rows_so_far(
+        self, span: Span, panes: list[int], ctx: OperatorContext
+    ) -> Iterable[Any]:
         # No other window begins with one that is not over.
         return super()._rows(span, panes, ctx)
 
     def _folds(self, panes: list[int]) -> list[Any]:
         return [self._restored(self.folded[p]) for p in panes]
 
-    def _in_common(self, whole: Any, end: int, panes: list[int], ctx: Any) -> Any:
-        """Return what the next window can begin with; None: with its panes."""
+    def _in_common(
+        self, whole: Any, end: int, panes: list[int], ctx: OperatorContext
+    ) -> Any:
+        """Return what the next window can start with; None: with its panes."""
         begin = self._next_begin(end)
         leaving = [p for p in panes if p <= begin]
         # Folding what stays is no more work than taking out as much; and where a
         # record was left out as a dead letter, it must not be taken out.
-        if 2 * len(leaving) >= len(panes) or ctx._bury is not None:
+        if 2 * len(leaving) >= len(panes) or ctx.buries:
             return None
         for fold in self._folds(leaving):
             whole = self._restored(self._fold.row(self._inverse(whole, fold)))

@@ -1,8 +1,8 @@
-"""Windows that are given more often than at the watermark, or that never end.
+"""Windows that emit more often than at the watermark, or that never end.
 
 Each window of a key is kept by itself, also where windows overlap, and records are
-added to it in the order of arrival, one by one: so what a trigger that counts gives
-does not depend on where epochs end.
+added to it in the order of arrival, one by one: so what a counting trigger emits does
+not depend on where epochs end.
 """
 
 from __future__ import annotations
@@ -15,26 +15,28 @@ import msgspec
 from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.times import END_US, from_micros, micros
 from riverlock.core.types import Field, Schema, Type
-from riverlock.operators.built_in import UPDATES, BuiltIn, bind
+from riverlock.operators.base import UPDATES, bind
 from riverlock.operators.row_identity import Identity, with_gone
-from riverlock.operators.windows.window_aggregate import BOUNDS
+from riverlock.operators.windows.lateness import WithLateness
+from riverlock.operators.windows.window_columns import BOUNDS
 from riverlock.operators.windows.window_contents import Given
 from riverlock.program.triggers import Trigger
 from riverlock.program.windows import GlobalWindow, SessionWindows, TimeWindows
 from riverlock.state.spec import Value
+from riverlock.state.store import EVENT, PROCESSING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from riverlock.operators.base import BuiltIn, Work
+    from riverlock.operators.keyed.context import OperatorContext
     from riverlock.operators.windows.window_contents import Content
-    from riverlock.program.process import Process
     from riverlock.state.spec import StateSpec
 
 __all__ = ["Firing", "Triggered"]
 
 _INSTANT = Type("timestamp")
-_EVENT, _PROCESSING = 0, 1
 _EARLY, _ON_TIME, _LATE = "early", "on time", "late"
 _Timers: TypeAlias = set[tuple[int, int]]
 # Windows of a key by their end, which is never the same for two.
@@ -56,18 +58,18 @@ class _Live:
 
     begin_us: int
     end_us: int
-    # Content that has not been merged yet; empty: all of it was given and discarded.
+    # Content that has not been merged yet; empty: all of it was emitted and discarded.
     parts: list[Any]
     # The watermark has passed its end.
     is_given: bool = False
-    # Records since it was given, early or not; and when, by the clock, it is due.
+    # Records since it last emitted, early or not; and when, by the clock, it is due.
     fresh: int = 0
     due_us: int | None = None
     latest_us: int | None = None
 
 
-class Triggered(BuiltIn):
-    """Adds records to the windows of their key, and gives these when triggered."""
+class Triggered(WithLateness):
+    """Adds records to the windows of their key, which emit when triggered."""
 
     windows: Any
     shown: Any  # sessions as they were last given to sinks that want updates
@@ -81,14 +83,14 @@ class Triggered(BuiltIn):
         *,
         accumulates: bool,
     ) -> None:
-        """Take what becomes of the records, which belong together, and when.
+        """Take the content of windows, which records they have, and when they emit.
 
         Args:
-            content: What becomes of the records.
+            content: What happens to the records.
             window: Which belong together.
             lateness_us: How long a window that is over is kept.
-            trigger: When it is given; rows say why. None: when it is over.
-            accumulates: Give all records each time, not only new ones.
+            trigger: When it emits; rows say why. None: when it is over.
+            accumulates: Emit all records each time, not only new ones.
         """
         self.content, self.window = content, window
         self.lateness_us = lateness_us
@@ -96,7 +98,7 @@ class Triggered(BuiltIn):
         self._says_why = trigger is not None
         self._accumulates = accumulates
 
-    def bound(self, keys: Schema, columns: Schema) -> Process:
+    def bound(self, keys: Schema, columns: Schema) -> BuiltIn:
         """Declare the list of windows."""
         has_bounds = not isinstance(self.window, GlobalWindow)
         bounds = [Field(n, _INSTANT) for n in BOUNDS] if has_bounds else []
@@ -127,26 +129,31 @@ class Triggered(BuiltIn):
         return isinstance(self.window, SessionWindows)
 
     def updated(self, output: Schema) -> Schema:
-        """Say of rows of sessions whether they are taken back: the bounds changed."""
+        """Add to rows of sessions whether they are taken back: the bounds changed."""
         return with_gone(output) if self._is_session else output
+
+    def prepared(self, work: Work) -> Work:
+        """Fold what Spark has only collected."""
+        return self.content.prepared(work)
 
     def open(self) -> None:
         """Begin without records."""
         self.content.open()
         self._fresh: list[tuple[int | None, int, Any]] = []
 
-    def on_event(self, record: Any, ctx: Any) -> None:
+    def on_event(self, record: Any, ctx: OperatorContext) -> None:
         """Take note of a record."""
-        at, end = ctx._time_us, END_US
+        at, end = ctx.time_us, END_US
         if isinstance(self.window, SessionWindows):
+            assert at is not None, "those without time are late, and left out"
             end = self.window.end_of(record, at)
         self._fresh.append((at, end, self.content.single(record, at)))
 
-    def on_timer(self, at: Any, ctx: Any) -> None:
-        """Nothing: the turn ends with a look at all windows."""
+    def on_timer(self, at: Any, ctx: OperatorContext) -> None:
+        """Do nothing: the turn ends with a check of all windows."""
 
-    def _result(self, ctx: Any) -> Iterator[Any]:
-        """Add what came, give what is due, forget what is over."""
+    def end_key(self, ctx: OperatorContext) -> Iterator[Any]:
+        """Add what came, emit what is due, forget what is over."""
         fresh, self._fresh = self._fresh, []
         # The last firing of each window: its time and its rows.
         self._newest: dict[_Span, tuple[int | None, list[Any]]] = {}
@@ -154,8 +161,8 @@ class Triggered(BuiltIn):
         live: _Windows = {w.end_us: w for w in loaded}
         before = self._timers(live)
         # Records come after the watermark that makes them late.
-        late_us = first_open_us(ctx._late_us)
-        reached = first_open_us(ctx._watermark_us)
+        late_us = first_open_us(ctx.late_us)
+        reached = first_open_us(ctx.watermark_us)
         yield from self._passed(live, late_us, ctx)
         for at, end, part in fresh:
             for window in self._windows_of(live, at, end, part, late_us):
@@ -164,7 +171,7 @@ class Triggered(BuiltIn):
         for window in live.values():
             if window.is_given and window.fresh:
                 yield from self._fired(window, _LATE, ctx)
-            elif window.due_us is not None and window.due_us <= ctx._now_us:
+            elif window.due_us is not None and window.due_us <= ctx.now_us:
                 yield from self._fired(window, _EARLY, ctx)
         shown = self._take_back(ctx) if self._is_session else []
         self._update(ctx)
@@ -176,10 +183,10 @@ class Triggered(BuiltIn):
             for n, w in enumerate(live.values())
         ] or None
         wanted = self._timers(live)
-        for timer in before - wanted:
-            ctx._timers[timer] = False
-        for timer in wanted - before:
-            ctx._timers[timer] = True
+        for kind, at_us in before - wanted:
+            ctx.switch_timer(at_us, kind, on=False)
+        for kind, at_us in wanted - before:
+            ctx.switch_timer(at_us, kind, on=True)
 
     # Which windows a record belongs to
 
@@ -191,7 +198,7 @@ class Triggered(BuiltIn):
         part: Any,
         late_us: int | None,
     ) -> list[_Live]:
-        """Add a record to its windows; returns them."""
+        """Add a record to its windows; return them."""
         window = self.window
         if isinstance(window, GlobalWindow):
             return [self._added(live, 0, end, part, late_us)]
@@ -215,7 +222,7 @@ class Triggered(BuiltIn):
         return live[end]
 
     def _joined(self, live: _Windows, new: _Live, late_us: int | None) -> _Live:
-        """Make one of a session and all that it touches."""
+        """Merge a session with all that it touches."""
         touched = [
             w
             for w in live.values()
@@ -236,10 +243,12 @@ class Triggered(BuiltIn):
         live[end] = made
         return made
 
-    # When a window is given
+    # When a window emits
 
-    def _grown(self, window: _Live, at: int | None, ctx: Any) -> Iterator[Any]:
-        """Count a record that a window got, and see whether it is one too many."""
+    def _grown(
+        self, window: _Live, at: int | None, ctx: OperatorContext
+    ) -> Iterator[Any]:
+        """Count a record that a window got, and check whether the trigger fires."""
         window.fresh += 1
         known = [t for t in (window.latest_us, at) if t is not None]
         window.latest_us = max(known, default=None)
@@ -249,10 +258,12 @@ class Triggered(BuiltIn):
         if count is not None and window.fresh >= count:
             yield from self._fired(window, _EARLY, ctx)
         elif every_us is not None and window.due_us is None:
-            window.due_us = ctx._now_us + every_us
+            window.due_us = ctx.now_us + every_us
 
-    def _passed(self, live: _Windows, limit: int | None, ctx: Any) -> Iterator[Any]:
-        """Give windows that are over, earliest first."""
+    def _passed(
+        self, live: _Windows, limit: int | None, ctx: OperatorContext
+    ) -> Iterator[Any]:
+        """Emit windows that are over, earliest first."""
         for _, window in sorted(live.items()):
             if not window.is_given and _is_over(window.end_us, limit):
                 window.is_given = True
@@ -260,38 +271,38 @@ class Triggered(BuiltIn):
                 if window.parts:
                     yield from self._fired(window, _ON_TIME, ctx)
 
-    def _fired(self, window: _Live, firing: str, ctx: Any) -> Iterator[Any]:
-        """Give a window."""
+    def _fired(self, window: _Live, firing: str, ctx: OperatorContext) -> Iterator[Any]:
+        """Emit a window."""
         held = self._one(window, ctx)
         has_bounds = not isinstance(self.window, GlobalWindow)
         span = (window.begin_us, window.end_us) if has_bounds else ()
         times = [from_micros(us) for us in span]
         start, end = times or (None, None)
         why = (firing,) if self._says_why else ()
-        ctx._time_us = window.end_us - 1 if has_bounds else window.latest_us
+        ctx.time_us = window.end_us - 1 if has_bounds else window.latest_us
         given = Given(Firing(start, end, firing), (*times, *why))
         rows = self.content.rows(held, given, self, ctx)
-        if UPDATES in ctx._emitted:
+        if ctx.has_output(UPDATES):
             rows = self._identity.known(rows, times, ctx)
             span = window.begin_us, window.end_us
             for part in _parts(self._newest, span):
                 del self._newest[part]
-            self._newest[span] = ctx._time_us, rows
+            self._newest[span] = ctx.time_us, rows
         yield from rows
         window.fresh, window.due_us = 0, None
         if not self._accumulates:
             self.content.forget(held, self)
             window.parts = []
 
-    def _update(self, ctx: Any) -> None:
-        """Give windows as they were last given, for those that were before."""
+    def _update(self, ctx: OperatorContext) -> None:
+        """Emit windows as they last emitted, for those that did before."""
         for at_us, rows in self._newest.values():
-            ctx._time_us = at_us
+            ctx.time_us = at_us
             for row in rows:
                 ctx.emit(UPDATES, (*row, False) if self._is_session else row)
 
-    def _take_back(self, ctx: Any) -> list[_Span]:
-        """Say which sessions are no more as they were given; returns those that are.
+    def _take_back(self, ctx: OperatorContext) -> list[_Span]:
+        """Report sessions that are no longer as they were emitted; return the others.
 
         A session grows and merges: what it was is part of what it is.
         """
@@ -302,13 +313,15 @@ class Triggered(BuiltIn):
         return [*(span for span in shown if span not in parts), *self._newest]
 
     def _keep_shown(self, shown: list[_Span], live: _Windows) -> None:
-        """Remember how sessions were given, as long as they can change."""
+        """Remember how sessions were emitted, as long as they can change."""
         spans = [(w.begin_us, w.end_us) for w in live.values()]
         kept = [part for span in spans for part in _parts(shown, span)]
         times = [tuple(map(from_micros, span)) for span in sorted(kept)]
         self.shown = times or None
 
-    def _open(self, live: _Windows, reached: int | None, ctx: Any) -> _Windows:
+    def _open(
+        self, live: _Windows, reached: int | None, ctx: OperatorContext
+    ) -> _Windows:
         """Return windows that are not closed; the others are forgotten."""
         if reached is None:
             return live
@@ -321,18 +334,18 @@ class Triggered(BuiltIn):
         return kept
 
     def _timers(self, live: _Windows) -> _Timers:
-        """Return when windows are next looked at."""
+        """Return when windows are next checked."""
         found = set()
         for end, window in live.items():
             kept_us = self.lateness_us if window.is_given else 0
-            found.add((_EVENT, end - 1 + kept_us))  # its last instant is over
+            found.add((EVENT, end - 1 + kept_us))  # its last instant is over
             if window.due_us is not None:
-                found.add((_PROCESSING, window.due_us))
+                found.add((PROCESSING, window.due_us))
         return found
 
     # How it is kept
 
-    def _one(self, window: _Live, ctx: Any) -> Any:
+    def _one(self, window: _Live, ctx: OperatorContext) -> Any:
         if len(window.parts) > 1:
             window.parts = [self.content.merged(window.parts, ctx)]
         return window.parts[0]
@@ -352,7 +365,9 @@ class Triggered(BuiltIn):
             None if latest is None else micros(latest),
         )
 
-    def _stored(self, window: _Live, name: str, ctx: Any) -> tuple[Any, ...]:
+    def _stored(
+        self, window: _Live, name: str, ctx: OperatorContext
+    ) -> tuple[Any, ...]:
         instants = (window.due_us, window.latest_us)
         values: tuple[Any, ...] = (None,) * len(self.content.fields)
         if window.parts:

@@ -6,29 +6,33 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Field, Schema, Type
-from riverlock.operators.aggregates.partial import columns_of, merges_of
-from riverlock.operators.built_in import BuiltIn, bind, partial_states
+from riverlock.operators.aggregates.partial import (
+    columns_of,
+    merges_of,
+    partial_states,
+)
+from riverlock.operators.base import BuiltIn, bind
+from riverlock.operators.boundary import aggregator_errors
+from riverlock.operators.windows.window_columns import BOUNDS, LONG_KEY, check_output
+from riverlock.operators.windows.window_run import WindowRun
 from riverlock.state.spec import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from riverlock.operators.aggregates.partial import Merge, PartialAggregate
-    from riverlock.program.process import Process
+    from riverlock.operators.base import Work
+    from riverlock.operators.effects import Effects
     from riverlock.program.windows import TimeWindows
     from riverlock.state.spec import StateSpec
 
-__all__ = ["BOUNDS", "LONG_KEY", "WindowAggregate", "check_output"]
+__all__ = ["WindowAggregate"]
 
-# Holds a key, as MessagePack, that is too long to be in its ids; usually not set.
-LONG_KEY = "long_key"
-# The columns that say which window a row is of.
-BOUNDS = ("window_start", "window_end")
 _INSTANT = Type("timestamp")
 
 
 class WindowAggregate(BuiltIn):
-    """Merges the partial aggregates of panes, and gives those of windows."""
+    """Merges the partial aggregates of panes, and emits those of windows."""
 
     def __init__(
         self,
@@ -51,7 +55,7 @@ class WindowAggregate(BuiltIn):
         name = "window_end" if self.window.is_tumbling else "pane_end"
         return Schema((Field(name, _INSTANT), *keys.fields))
 
-    def bound(self, keys: Schema, columns: Schema) -> Process:
+    def bound(self, keys: Schema, columns: Schema) -> BuiltIn:
         """Declare one value per partial aggregate."""
         check_output(keys, self.aggregates)
         for taken in {LONG_KEY, self.state_keys(keys).names[0]} & {
@@ -59,7 +63,7 @@ class WindowAggregate(BuiltIn):
             *columns_of(self.aggregates),
         }:
             raise InvalidFlowError(
-                "columns of a window", expected="another name", found=repr(taken)
+                "a window", expected="another column name", found=repr(taken)
             )
         bounds = [Field(n, _INSTANT) for n in BOUNDS]
         results = [Field(n, each.type) for n, each in self.aggregates.items()]
@@ -68,22 +72,8 @@ class WindowAggregate(BuiltIn):
             states[LONG_KEY] = Value("binary")
         return bind(self, Schema((*keys.fields, *bounds, *results)), states)
 
-
-def check_output(
-    keys: Schema,
-    aggregates: Mapping[str, PartialAggregate],
-    bounds: tuple[str, ...] = BOUNDS,
-) -> None:
-    """Refuse columns of a window that would have one name.
-
-    Raises:
-        InvalidFlowError: There are such.
-    """
-    names = [*keys.names, *bounds, *aggregates]
-    twice = sorted({n for n in names if names.count(n) > 1})
-    if twice:
-        raise InvalidFlowError(
-            "columns of a window",
-            expected=f"names other than {' and '.join(bounds)}, each once",
-            found=", ".join(twice),
-        )
+    def run(self, work: Work) -> Effects:
+        """Merge panes and emit windows of one task and epoch, by column."""
+        work.on_prepared()
+        with aggregator_errors(work.program.uid, work.info.epoch):
+            return WindowRun(work, self).effects(work)

@@ -1,7 +1,7 @@
-"""What is kept of the records of a window, and what is given of it.
+"""What is kept of the records of a window, and what it emits.
 
 Sessions, count windows and triggered windows differ in which records belong together;
-what becomes of these is the same for all: aggregates, a fold, or the records as such.
+what happens to these is the same for all: aggregates, a fold, or the records as such.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from riverlock.core.errors import InvalidFlowError
 from riverlock.core.hidden_columns import GAP
 from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of
 from riverlock.core.values.record import record_maker
+from riverlock.operators.aggregates.aggregator import NamedAggregator
+from riverlock.operators.aggregates.collected import with_folds
 from riverlock.operators.aggregates.partial import (
     PythonAggregate,
     columns_of,
     merger,
     merges_of,
+    results_of,
 )
-from riverlock.operators.built_in import UPDATES, results_of
-from riverlock.operators.windows.window_aggregate import check_output
+from riverlock.operators.base import UPDATES
+from riverlock.operators.windows.window_columns import check_output
 from riverlock.state.codec import codec_of
 from riverlock.state.spec import Map, StateSpec
 
@@ -32,12 +35,14 @@ if TYPE_CHECKING:
 
     from riverlock.core.values.record import Record
     from riverlock.operators.aggregates.partial import PartialAggregate
+    from riverlock.operators.base import Work
+    from riverlock.operators.keyed.context import OperatorContext
 
 __all__ = ["Aggregates", "Content", "Fold", "Kept", "given_rows"]
 
 
 class Content:
-    """What a window holds: made of single records, merged, stored, given.
+    """What a window holds: made from single records, merged, stored, emitted.
 
     Attributes:
         fields: How it is stored, as part of the struct of its window.
@@ -48,14 +53,23 @@ class Content:
     states: Mapping[str, StateSpec] = {}
 
     def bound(self, keys: Schema, columns: Schema, bounds: Schema) -> Schema:
-        """Learn the columns; returns those of the output.
+        """Learn the columns; return those of the output.
 
         Args:
             keys: The key columns.
             columns: The columns of the input.
-            bounds: The columns that say which window a row is of.
+            bounds: The columns that say which window a row belongs to.
         """
         raise AssertionError
+
+    @property
+    def mergeable(self) -> Mapping[str, PartialAggregate] | None:
+        """The partial aggregates that it is, if columns can merge them."""
+        return None
+
+    def prepared(self, work: Work) -> Work:
+        """Return an operator's work with the columns that ``single`` is to see."""
+        return work
 
     def open(self) -> None:
         """Prepare in the worker."""
@@ -64,7 +78,7 @@ class Content:
         """Return the content that is one record."""
         raise AssertionError
 
-    def merged(self, parts: list[Any], ctx: Any) -> Any:
+    def merged(self, parts: list[Any], ctx: OperatorContext) -> Any:
         """Return the content of windows that become one; the parts may be changed."""
         raise AssertionError
 
@@ -89,14 +103,16 @@ class Content:
     def forget(self, held: Any, owner: Any) -> None:
         """Remove what was stored in ``states``."""
 
-    def rows(self, held: Any, of: Given, owner: Any, ctx: Any) -> Iterable[Any]:
+    def rows(
+        self, held: Any, of: Given, owner: Any, ctx: OperatorContext
+    ) -> Iterable[Any]:
         """Return the rows of a window."""
         raise AssertionError
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The window that rows are given of: as a function sees it, and as columns."""
+    """The window that rows belong to: as a function sees it, and as columns."""
 
     window: Any
     bounds: tuple[Any, ...]
@@ -123,13 +139,24 @@ class Aggregates(Content):
         results = [Field(n, each.type) for n, each in self.aggregates.items()]
         return Schema((*keys.fields, *bounds.fields, *results))
 
+    @property
+    def mergeable(self) -> Mapping[str, PartialAggregate] | None:
+        """All of them, unless one is the user's own."""
+        ways = [merge.how for merge in merges_of(self.aggregates)]
+        is_users = any(isinstance(how, NamedAggregator) for how in ways)
+        return None if is_users else self.aggregates
+
+    def prepared(self, work: Work) -> Work:
+        """Fold what Spark has only collected."""
+        return with_folds(work, self.aggregates)
+
     def single(self, record: Any, at_us: int | None) -> dict[str, Any]:
         """Take the partial aggregates of a record."""
         values = list(record)
         found = [values[place] for place in self._places]
         return dict(zip(self._parts, found, strict=True))
 
-    def merged(self, parts: list[Any], ctx: Any) -> dict[str, Any]:
+    def merged(self, parts: list[Any], ctx: OperatorContext) -> dict[str, Any]:
         """Merge neighbours, pair by pair: a list that grows is copied a few times."""
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=False)
@@ -157,7 +184,9 @@ class Aggregates(Content):
         """Put the values in order."""
         return tuple(held[n] for n in self._parts)
 
-    def rows(self, held: Any, of: Given, owner: Any, ctx: Any) -> Iterable[Any]:
+    def rows(
+        self, held: Any, of: Given, owner: Any, ctx: OperatorContext
+    ) -> Iterable[Any]:
         """Compute the results."""
         columns = {n: [v] for n, v in held.items()}
         results = [column[0] for column in results_of(self.aggregates, columns, 1)]
@@ -189,7 +218,7 @@ class _OfRecords(Content):
 
 
 class Fold(_OfRecords):
-    """One record, that all others were folded into."""
+    """One record, into which all others were folded."""
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         """Keep the function."""
@@ -202,7 +231,7 @@ class Fold(_OfRecords):
         taken = sorted(set(bounds.names) & set(columns.names))
         if taken:
             raise InvalidFlowError(
-                "input of reduce over windows",
+                "reduce() over windows",
                 expected=f"no columns {' and '.join(bounds.names)}, which are added",
                 found=", ".join(taken),
             )
@@ -214,27 +243,27 @@ class Fold(_OfRecords):
         """Begin with the record."""
         return self._plain(record)
 
-    def merged(self, parts: list[Any], ctx: Any) -> Record:
+    def merged(self, parts: list[Any], ctx: OperatorContext) -> Record:
         """Fold one after the other; what cannot be folded in is a dead letter."""
         folded: Record = parts[0]
         for each in parts[1:]:
             folded = self._folded(folded, each, ctx)
         return folded
 
-    def _folded(self, old: Record, new: Record, ctx: Any) -> Record:
+    def _folded(self, old: Record, new: Record, ctx: OperatorContext) -> Record:
         try:
             found = self.row(self._function(old, new))
-            if ctx._bury is not None:
+            if ctx.buries:
                 codec_of(self.type).checked(found)
             return self.restored(found)
         except Exception as error:
-            if ctx._bury is None:
+            if not ctx.buries:
                 raise
-            ctx._bury(error, new)
+            ctx.bury(error, new)
             return old
 
     def row(self, value: Any) -> tuple[Any, ...]:
-        """Return the values of what a function gave."""
+        """Return the values that a function returned."""
         if isinstance(value, dict):
             return tuple(value.get(n) for n in self._columns.names)
         return tuple(value)
@@ -247,8 +276,10 @@ class Fold(_OfRecords):
         """Keep its values."""
         return (tuple(held),)
 
-    def rows(self, held: Any, of: Given, owner: Any, ctx: Any) -> Iterable[Any]:
-        """Give the fold."""
+    def rows(
+        self, held: Any, of: Given, owner: Any, ctx: OperatorContext
+    ) -> Iterable[Any]:
+        """Emit the fold."""
         return [(*held, *of.bounds)]
 
 
@@ -266,7 +297,7 @@ class Kept(_OfRecords):
     What an epoch brings to a window is one entry: adding to it does not read it.
 
     Attributes:
-        columns: Those of the rows that the function gives.
+        columns: Those of the rows that the function returns.
     """
 
     def __init__(
@@ -277,7 +308,7 @@ class Kept(_OfRecords):
         Args:
             function: Called with key, window and records.
             output: Columns of the rows that it returns.
-            by_time: Give records in the order of their times; else of arrival.
+            by_time: Pass records in the order of their times; else of arrival.
         """
         self._function, self.columns = function, schema_of(output)
         self._by_time = by_time
@@ -296,7 +327,7 @@ class Kept(_OfRecords):
         """Begin with the record."""
         return _Chunks(fresh=[(at_us, self._plain(record))])
 
-    def merged(self, parts: list[Any], ctx: Any) -> _Chunks:
+    def merged(self, parts: list[Any], ctx: OperatorContext) -> _Chunks:
         """Put the lists together."""
         return _Chunks(
             [name for each in parts for name in each.names],
@@ -304,7 +335,7 @@ class Kept(_OfRecords):
         )
 
     def loaded(self, values: Sequence[Any]) -> _Chunks:
-        """Name the stored records; they are read when they are given."""
+        """Name the stored records; they are read when they are emitted."""
         return _Chunks(list(values[0]))
 
     def stored(self, held: Any, owner: Any, name: str) -> tuple[Any, ...]:
@@ -319,7 +350,9 @@ class Kept(_OfRecords):
         for name in held.names:
             owner.chunks.pop(name, None)
 
-    def rows(self, held: Any, of: Given, owner: Any, ctx: Any) -> Iterable[Any]:
+    def rows(
+        self, held: Any, of: Given, owner: Any, ctx: OperatorContext
+    ) -> Iterable[Any]:
         """Call the function with all records."""
         timed = [
             (at, self.restored(record))
@@ -339,26 +372,26 @@ def _values(stored: Any) -> tuple[Any, ...]:
 
 
 def given_rows(
-    function: Callable[..., Any], window: Any, records: list[Any], ctx: Any
+    function: Callable[..., Any], window: Any, records: list[Any], ctx: OperatorContext
 ) -> list[Any]:
-    """Call ``function(key, window, records)``; returns its rows.
+    """Call ``function(key, window, records)``; return its rows.
 
-    A window whose function raises, or gives rows that do not fit, is one dead letter,
+    A window whose function raises, or returns rows that do not fit, is one dead letter,
     if the flow has a sink for them.
     """
     try:
         rows = list(function(ctx.key, window, records) or ())
-        if UPDATES in ctx._emitted and len(rows) != 1:
+        if ctx.has_output(UPDATES) and len(rows) != 1:
             message = (
                 "modes update and complete of apply need one row of each window, that"
                 f" the next one takes the place of; found {len(rows)}"
             )
             raise ValueError(message)
-        if ctx._bury is not None:
-            rows = [ctx._freezers["main"](row) for row in rows]
+        if ctx.buries:
+            rows = [ctx.as_row(row) for row in rows]
         return rows
     except Exception as error:
-        if ctx._bury is None:
+        if not ctx.buries:
             raise
-        ctx._bury(error, (window, records))
+        ctx.bury(error, (window, records))
         return []

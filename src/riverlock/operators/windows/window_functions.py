@@ -16,9 +16,10 @@ from riverlock.coordinator.watermarks import first_open_us
 from riverlock.core.times import from_micros
 from riverlock.core.types import Field, Schema, SchemaLike, Type, schema_of
 from riverlock.core.values.record import record_maker
-from riverlock.operators.built_in import UPDATES, BuiltIn, bind
+from riverlock.operators.base import UPDATES, bind
 from riverlock.operators.row_identity import Identity
-from riverlock.operators.windows.window_aggregate import BOUNDS
+from riverlock.operators.windows.lateness import WithLateness
+from riverlock.operators.windows.window_columns import BOUNDS
 from riverlock.operators.windows.window_contents import Fold, given_rows
 from riverlock.state.spec import Map, StateSpec, Value
 
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from riverlock.program.process import Process
+    from riverlock.operators.base import BuiltIn
+    from riverlock.operators.keyed.context import OperatorContext
     from riverlock.program.windows import TimeWindows
 
 __all__ = ["Span", "WindowApply", "WindowFunction", "WindowReduce"]
 
-_EVENT = 0
 _Giver: TypeAlias = "Callable[[Span, list[int], Any], Iterable[Any]]"
 
 
@@ -42,13 +43,14 @@ class Span(NamedTuple):
     end: datetime
 
 
-class WindowFunction(BuiltIn):
-    """What ``reduce`` and ``apply`` share: when which window is given.
+class WindowFunction(WithLateness):
+    """What ``reduce`` and ``apply`` share: when which window emits.
 
     As ``WindowRun`` for aggregates: when the watermark passes its end, and again when
     records come that are late by no more than the lateness.
     """
 
+    window: TimeWindows
     alive: Any  # when the panes end that are kept, earliest first
     alarm: Any  # the timer that is set
 
@@ -62,7 +64,7 @@ class WindowFunction(BuiltIn):
         columns: Schema,
         output: Schema,
         states: dict[str, StateSpec],
-    ) -> Process:
+    ) -> BuiltIn:
         self._columns = columns
         self._identity = Identity.of(keys.names, output.names)
         shared: dict[str, StateSpec] = {
@@ -76,29 +78,31 @@ class WindowFunction(BuiltIn):
         self._fresh: dict[int, list[Any]] = {}
         self._record = record_maker(self._columns)
 
-    def on_event(self, record: Any, ctx: Any) -> None:
+    def on_event(self, record: Any, ctx: OperatorContext) -> None:
         """Take note of a record and its pane."""
-        pane = self.window.pane_of(ctx._time_us)
+        at = ctx.time_us
+        assert at is not None, "those without time are late, and left out"
+        pane = self.window.pane_of(at)
         self._fresh.setdefault(pane, []).append(record)
 
-    def on_timer(self, at: Any, ctx: Any) -> None:
-        """Nothing: the turn ends with a look at all panes."""
+    def on_timer(self, at: Any, ctx: OperatorContext) -> None:
+        """Do nothing: the turn ends with a check of all panes."""
 
-    def _result(self, ctx: Any) -> Iterator[Any]:
-        """Take what came, give windows that are over, forget panes that are."""
+    def end_key(self, ctx: OperatorContext) -> Iterator[Any]:
+        """Take what came, emit windows that are over, forget panes that are."""
         fresh, self._fresh = self._fresh, {}
         for pane, records in fresh.items():
             self._absorb(pane, records, ctx)
         alive = sorted({*self.alive, *fresh})
-        reached = first_open_us(ctx._watermark_us)
+        reached = first_open_us(ctx.watermark_us)
         given: dict[int, Iterable[Any]] = {}
         if reached is not None:
             for end in self._due(alive, fresh, ctx):
                 rows = self._window(end, alive, ctx, self._rows)
-                if UPDATES in ctx._emitted:
+                if ctx.has_output(UPDATES):
                     given[end] = rows
                 yield from rows
-        if UPDATES in ctx._emitted:
+        if ctx.has_output(UPDATES):
             self._update(alive, fresh, given, ctx)
         if reached is not None:
             # The last windows of panes end in the order of the panes.
@@ -111,14 +115,14 @@ class WindowFunction(BuiltIn):
         self._set_alarm(alive, reached, ctx)
 
     def _window(
-        self, end: int, alive: list[int], ctx: Any, give: _Giver
+        self, end: int, alive: list[int], ctx: OperatorContext, give: _Giver
     ) -> Iterable[Any]:
         """Return the rows of the window that ends then; sets their time."""
         begin = end - self.window.size_us
         span = Span(from_micros(begin), from_micros(end))
-        ctx._time_us = end - 1
+        ctx.time_us = end - 1
         rows = give(span, _held(alive, begin, end), ctx)
-        if UPDATES not in ctx._emitted:
+        if not ctx.has_output(UPDATES):
             return rows
         return self._identity.known(rows, span, ctx)
 
@@ -127,20 +131,22 @@ class WindowFunction(BuiltIn):
         alive: list[int],
         fresh: Iterable[int],
         given: Mapping[int, Iterable[Any]],
-        ctx: Any,
+        ctx: OperatorContext,
     ) -> None:
-        """Give all windows that changed; those that are over were given before."""
+        """Emit all windows that changed; those that are over have emitted before."""
         for end in sorted(self._touched(fresh, None, ctx)):
             rows = given.get(end)
             if rows is None:
                 rows = self._window(end, alive, ctx, self._rows_so_far)
-            ctx._time_us = end - 1
+            ctx.time_us = end - 1
             for row in rows:
                 ctx.emit(UPDATES, row)
 
-    def _touched(self, fresh: Iterable[int], until: int | None, ctx: Any) -> set[int]:
+    def _touched(
+        self, fresh: Iterable[int], until: int | None, ctx: OperatorContext
+    ) -> set[int]:
         """Return when windows end that records came for, and that are not closed."""
-        late_at = first_open_us(ctx._late_us)
+        late_at = first_open_us(ctx.late_us)
         return {
             end
             for pane in fresh
@@ -148,9 +154,11 @@ class WindowFunction(BuiltIn):
             if late_at is None or end + self.lateness_us > late_at
         }
 
-    def _due(self, alive: list[int], fresh: Iterable[int], ctx: Any) -> list[int]:
-        """Return when the windows end that are to be given now."""
-        reached, before = map(first_open_us, (ctx._watermark_us, ctx._previous_us))
+    def _due(
+        self, alive: list[int], fresh: Iterable[int], ctx: OperatorContext
+    ) -> list[int]:
+        """Return when the windows end that must emit now."""
+        reached, before = map(first_open_us, (ctx.watermark_us, ctx.previous_us))
         assert reached is not None
         # Of panes whose windows are many, only those between two watermarks.
         since = None if before is None else self.window.first_end(before + 1)
@@ -171,15 +179,17 @@ class WindowFunction(BuiltIn):
         last = last if until is None else min(last, until)
         return range(first, last + 1, self.window.slide_us)
 
-    def _set_alarm(self, alive: list[int], reached: int | None, ctx: Any) -> None:
-        """Let a timer bring the key's turn about when something is next to be done."""
+    def _set_alarm(
+        self, alive: list[int], reached: int | None, ctx: OperatorContext
+    ) -> None:
+        """Set a timer for the key's next turn, when something is due."""
         nexts = [self._next(p, reached) for p in alive]
         # When the last instant before it is over.
         wanted = min(nexts) - 1 if nexts else None
         if self.alarm is not None and self.alarm != wanted:
-            ctx._timers[(_EVENT, self.alarm)] = False
+            ctx.switch_timer(self.alarm, on=False)
         if wanted is not None:
-            ctx._timers[(_EVENT, wanted)] = True
+            ctx.switch_timer(wanted, on=True)
         self.alarm = wanted
 
     def _next(self, pane: int, reached: int | None) -> int:
@@ -189,16 +199,20 @@ class WindowFunction(BuiltIn):
         following = self.window.first_end(reached + 1)
         return following if following <= last else last + self.lateness_us
 
-    def _absorb(self, pane: int, records: list[Any], ctx: Any) -> None:
+    def _absorb(self, pane: int, records: list[Any], ctx: OperatorContext) -> None:
         raise AssertionError
 
     def _forget(self, pane: int) -> None:
         raise AssertionError
 
-    def _rows(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
+    def _rows(
+        self, span: Span, panes: list[int], ctx: OperatorContext
+    ) -> Iterable[Any]:
         raise AssertionError
 
-    def _rows_so_far(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
+    def _rows_so_far(
+        self, span: Span, panes: list[int], ctx: OperatorContext
+    ) -> Iterable[Any]:
         """Return the rows of a window that is not over."""
         return self._rows(span, panes, ctx)
 
@@ -229,7 +243,7 @@ class WindowReduce(WindowFunction):
         super().__init__(window, lateness_us)
         self._fold = Fold(function)
 
-    def bound(self, keys: Schema, columns: Schema) -> Process:
+    def bound(self, keys: Schema, columns: Schema) -> BuiltIn:
         """Declare a fold per pane."""
         bounds = Schema(tuple(Field(n, Type("timestamp")) for n in BOUNDS))
         output = self._fold.bound(keys, columns, bounds)
@@ -242,7 +256,7 @@ class WindowReduce(WindowFunction):
         super().open()
         self._fold.open()
 
-    def _absorb(self, pane: int, records: list[Any], ctx: Any) -> None:
+    def _absorb(self, pane: int, records: list[Any], ctx: OperatorContext) -> None:
         stored = self.folded.get(pane)
         found = records if stored is None else [self._restored(stored), *records]
         self.folded[pane] = tuple(self._fold.merged(found, ctx))
@@ -250,7 +264,9 @@ class WindowReduce(WindowFunction):
     def _forget(self, pane: int) -> None:
         self.folded.pop(pane, None)
 
-    def _rows(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
+    def _rows(
+        self, span: Span, panes: list[int], ctx: OperatorContext
+    ) -> Iterable[Any]:
         folds = [self._restored(self.folded[p]) for p in panes]
         return [(*self._fold.merged(folds, ctx), *span)]
 
@@ -280,7 +296,7 @@ class WindowApply(WindowFunction):
         """The columns of the rows that the function gives."""
         return self._output
 
-    def bound(self, keys: Schema, columns: Schema) -> Process:
+    def bound(self, keys: Schema, columns: Schema) -> BuiltIn:
         """Declare records by pane and epoch, and which epochs a pane has."""
         records = Type("array", element=Type("struct", fields=columns.fields))
         states: dict[str, StateSpec] = {
@@ -289,7 +305,7 @@ class WindowApply(WindowFunction):
         }
         return self._bound(keys, columns, self._output, states)
 
-    def _absorb(self, pane: int, records: list[Any], ctx: Any) -> None:
+    def _absorb(self, pane: int, records: list[Any], ctx: OperatorContext) -> None:
         self.chunks[f"{pane}:{ctx.epoch}"] = [tuple(r) for r in records]
         self.epochs[pane] = [*self.epochs.get(pane, ()), ctx.epoch]
 
@@ -297,7 +313,9 @@ class WindowApply(WindowFunction):
         for epoch in self.epochs.pop(pane, ()):
             self.chunks.pop(f"{pane}:{epoch}", None)
 
-    def _rows(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
+    def _rows(
+        self, span: Span, panes: list[int], ctx: OperatorContext
+    ) -> Iterable[Any]:
         records = [
             self._restored(each)
             for pane in panes

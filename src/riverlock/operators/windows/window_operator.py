@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from riverlock.operators.sessions.session_windows import Sessions
 from riverlock.operators.windows.count_windows import NUMBERS, Counted
 from riverlock.operators.windows.triggered_windows import Triggered
-from riverlock.operators.windows.window_aggregate import BOUNDS
+from riverlock.operators.windows.window_columns import BOUNDS
 from riverlock.program.windows import (
     CountWindows,
     GlobalWindow,
@@ -18,7 +18,7 @@ from riverlock.program.windows import (
 )
 
 if TYPE_CHECKING:
-    from riverlock.operators.built_in import BuiltIn
+    from riverlock.operators.base import BuiltIn
     from riverlock.operators.windows.window_contents import Content
     from riverlock.program.triggers import Trigger
 
@@ -27,13 +27,13 @@ __all__ = ["Gathering"]
 
 @dataclass(frozen=True, kw_only=True)
 class Gathering:
-    """Which records belong together, and when they are given.
+    """Which records belong together, and when they are emitted.
 
     Attributes:
         window: Which belong together.
         lateness_us: How long a window that is over can be corrected.
-        trigger: When it is given; None: when it is over.
-        accumulates: Whether all records are given each time, or only new ones.
+        trigger: When it emits; None: when it is over.
+        accumulates: Whether it emits all records each time, or only new ones.
     """
 
     window: Windows
@@ -80,7 +80,7 @@ class Gathering:
 
     @property
     def is_early(self) -> bool:
-        """Whether a window is given before it is over."""
+        """Whether a window emits before it is over."""
         return self.trigger is not None and self.trigger.is_early
 
     def operator(self, content: Content) -> BuiltIn:

@@ -8,15 +8,16 @@ import msgspec
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import Field, Schema, Type
-from riverlock.operators.top import Ranking, ranked
-from riverlock.operators.windows.window_aggregate import BOUNDS
+from riverlock.operators.by_key.top import Ranking, ranked
+from riverlock.operators.windows.window_columns import BOUNDS
 from riverlock.operators.windows.window_functions import Span, WindowFunction
 from riverlock.state.spec import Map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from riverlock.program.process import Process
+    from riverlock.operators.base import BuiltIn
+    from riverlock.operators.keyed.context import OperatorContext
     from riverlock.program.windows import TimeWindows
 
 __all__ = ["WindowTop"]
@@ -32,12 +33,12 @@ class WindowTop(WindowFunction):
         super().__init__(window, lateness_us)
         self._ranking = ranking
 
-    def bound(self, keys: Schema, columns: Schema) -> Process:
+    def bound(self, keys: Schema, columns: Schema) -> BuiltIn:
         """Declare a ranking per pane."""
         taken = sorted(set(BOUNDS) & set(columns.names))
         if taken:
             raise InvalidFlowError(
-                "input of top over windows",
+                "top() over windows",
                 expected=f"no columns {' and '.join(BOUNDS)}, which are added",
                 found=", ".join(taken),
             )
@@ -48,7 +49,7 @@ class WindowTop(WindowFunction):
         output = Schema((*rows.fields, *bounds))
         return self._bound(keys, columns, output, {"best": Map("bigint", kept)})
 
-    def _absorb(self, pane: int, records: list[Any], ctx: Any) -> None:
+    def _absorb(self, pane: int, records: list[Any], ctx: OperatorContext) -> None:
         stored = [msgspec.structs.astuple(row) for row in self.best.get(pane, ())]
         self.best[pane] = self._best([*stored, *map(tuple, records)])
 
@@ -61,6 +62,8 @@ class WindowTop(WindowFunction):
     def _forget(self, pane: int) -> None:
         self.best.pop(pane, None)
 
-    def _rows(self, span: Span, panes: list[int], ctx: Any) -> Iterable[Any]:
+    def _rows(
+        self, span: Span, panes: list[int], ctx: OperatorContext
+    ) -> Iterable[Any]:
         rows = [msgspec.structs.astuple(r) for pane in panes for r in self.best[pane]]
         return [(*row, n, *span) for n, row in enumerate(self._best(rows), 1)]

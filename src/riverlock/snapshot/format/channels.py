@@ -65,7 +65,7 @@ class Channel:
         return max(self.numbers(), default=-1) + 1
 
     def end_after(self, known: int) -> int:
-        """Return the same without listing, given that all before ``known`` existed."""
+        """Return the same without listing: all before ``known`` existed."""
         while self.storage.exists(self._path(known)):
             known += 1
         return known
@@ -98,7 +98,7 @@ def passed_files(storage: Storage, manifests: Iterable[Manifest]) -> list[Entry]
     """Return the files of segments that none of these epochs read, records first.
 
     The last segment of a channel stays: its number and its writer's step say where to
-    go on.
+    continue.
     """
     needed: dict[str, int] = {}
     for manifest in manifests:

@@ -1,14 +1,13 @@
 """Numbers of epochs that stay taken when their manifests are gone (format §6.3).
 
-The put of a manifest, if absent, is what decides an epoch and what fences. A run that
-slept before its put would win it if the number had been decided, and deleted, by others
-meanwhile. So whoever deletes a manifest that such a run may still want leaves something
-in its place.
+Putting a manifest if absent decides an epoch and fences. A run that slept before its
+put would win it if others had decided the number, and deleted it, meanwhile. So whoever
+deletes a manifest that such a run may still want leaves something in its place.
 
-Which ones are these? A run looks for a newer one before each put, and goes on from the
-newest epoch that it found after its claim. So it may sleep over one number only: that
-of the first epoch of the run after it, or, if an older run decides one epoch more, the
-number before that. Where all earlier runs have ended, nobody sleeps.
+Which ones are these? A run looks for a newer one before each put, and continues from
+the newest epoch that it found after its claim. So it may sleep over one number only:
+that of the first epoch of the run after it, or, if an older run decides one epoch more,
+the number before that. Where all earlier runs have ended, nobody sleeps.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ CLOSED = seal(Closed(closed=True))
 def without_closed(found: list[tuple[int, Entry]]) -> list[tuple[int, Entry]]:
     """Return those of the files in ``epochs/`` that are manifests.
 
-    They are told by size, since there may be many; a manifest is larger. One that was
-    cut to this very size must not be passed over if it is the newest: no number is
-    closed before a greater one is decided.
+    Size decides, since there may be many: a manifest is larger. One that was cut to
+    this very size must not be overlooked if it is the newest: no number is closed
+    before a greater one is decided.
     """
     last = next((n for n, e in reversed(found) if e.size != len(CLOSED)), -1)
     return [(n, e) for n, e in found if e.size != len(CLOSED) or n > last]

@@ -20,10 +20,10 @@ class InputTime(Record, frozen=True, kw_only=True):
         uid: The declaration.
         watermark_us: What it has reached.
         active_us: Processing time of its last rows.
-        idle_since_us: Since when it has had no rows, if so long that it does not hold
-            time back any more.
+        idle_since_us: Since when it has had no rows, if long enough that it no longer
+            holds time back.
         holds_back: Whether others wait for it.
-        idle_after_us: After how long without rows nobody waits for it; None: never.
+        idle_after_us: How long others wait for it without rows; None: for ever.
         delay_us: How late its rows may come; None if that was not recorded.
         per: The column that tells its partitions apart.
         is_marked: Whether only some of its rows move the watermark.
@@ -91,7 +91,7 @@ def _idle_since(mark: Watermark, now_us: int, since_us: int) -> int | None:
 
 
 def _place(watermark_us: int | None) -> tuple[bool, int]:
-    """Return what sorts watermarks: an input without time is behind all others."""
+    """Return a sort key for watermarks: an input without time is behind all others."""
     return watermark_us is not None, watermark_us or 0
 
 

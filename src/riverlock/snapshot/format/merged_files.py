@@ -25,9 +25,9 @@ __all__ = ["damaged", "fits", "forget_merged", "is_there", "note_merged", "waiti
 
 
 def note_merged(catalog: Catalog, merged: Merged) -> str | None:
-    """Write down what waits; returns where, or None if some of it is gone already.
+    """Record what waits; return where, or None if some of it is already gone.
 
-    In this order: whoever looks from now on spares the files, who looked before may
+    In this order: whoever looks from now on spares the files; whoever looked before may
     have deleted some of them.
     """
     path = f"{catalog.paths.merged}{uuid.uuid4().hex}.json"
@@ -39,7 +39,7 @@ def note_merged(catalog: Catalog, merged: Merged) -> str | None:
 
 
 def is_there(catalog: Catalog, merged: Merged) -> bool:
-    """Tell whether all merged files are there."""
+    """Tell whether all merged files exist."""
     return all(catalog.storage.exists(file.path) for file in merged.by)
 
 
@@ -81,5 +81,5 @@ def fits(merged: Merged, newest: Manifest) -> bool:
 
 
 def forget_merged(catalog: Catalog, path: str) -> None:
-    """Let go of what was taken up, or never will be."""
+    """Release what was taken up, or never will be."""
     catalog.storage.delete(path)

@@ -54,6 +54,6 @@ def locate(storage: Storage, path: str) -> tuple[Storage, str]:
 
 
 def holds(storage: Storage, path: str) -> bool:
-    """Tell whether a referenced file is there."""
+    """Tell whether a referenced file exists."""
     home, inner = locate(storage, path)
     return home.exists(inner)

@@ -35,11 +35,11 @@ __all__ = [
     "read_parts",
 ]
 
-# A file with more rows than this is written in parts, of at least so many rows.
+# A file with more rows than this is written in parts, of at least this many rows.
 ROWS_PER_PART = 8_192
 # A look-up reads the footer, which grows with the number of parts, and one part. Both
 # are smallest together where a part has sqrt(rows * _FOOTER_ROWS) rows: what the footer
-# says of a part takes as much as so many rows do.
+# says of a part takes as much as this many rows do.
 _FOOTER_ROWS = 75
 _PARTS = b"riverlock.parts"
 # Length of the metadata and the magic number, at the end of a Parquet file.

@@ -71,7 +71,7 @@ class Flow(Record, frozen=True):
 
 
 class Run(Record, frozen=True):
-    """``runs/<n>.json``: a run number is owned by who created its file (§3)."""
+    """``runs/<n>.json``: whoever created the file of a run number owns it (§3)."""
 
     run: int
     host: str
@@ -187,7 +187,7 @@ class OperatorState(Record, frozen=True):
 
 
 class InputRange(Record, frozen=True):
-    """What an epoch read of a source: offsets are the source's own JSON."""
+    """What an epoch read from a source: offsets are the source's own JSON."""
 
     start: Any
     end: Any
@@ -272,7 +272,7 @@ class Manifest(Record, frozen=True):
     inputs: dict[str, InputRange] = {}
     # DDL by uid: of sources, and of what steps of user code were given.
     columns: dict[str, str] = {}
-    # What uids stood for, also those that the code has no more.
+    # What uids stood for, also those that the code no longer has.
     meanings: dict[str, Meaning] = {}
     watermarks: dict[str, Watermark] = {}
     operators: dict[str, OperatorState] = {}
@@ -316,14 +316,14 @@ class Merged(Record, frozen=True):
 
 
 class SinkPlace(Record, frozen=True):
-    """``sinks/<uid>.json``: where a sink of Kafka has left an epoch marker (§1)."""
+    """``sinks/<uid>.json``: where a Kafka sink has left an epoch marker (§1)."""
 
     flow: str
     cluster: str
 
 
 class Stop(Record, frozen=True, tag="stop"):
-    """Asks a run to stop after the epoch under way."""
+    """Asks a run to stop after the epoch in progress."""
 
     run: int
     # The name to give to the last epoch of the run.

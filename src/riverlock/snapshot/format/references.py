@@ -1,4 +1,4 @@
-"""What a manifest refers to: all that must be there as long as it is."""
+"""What a manifest refers to: all that must exist as long as it does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def state_files(manifest: Manifest) -> list[StateFile]:
 
 
 def source_lists(manifest: Manifest) -> list[str]:
-    """Return the lists that offsets name: an offset's field ``base``."""
+    """Return the lists that offsets name in their field ``base``."""
     offsets = [o for r in manifest.inputs.values() for o in (r.start, r.end)]
     named = [o.get("base") for o in offsets if isinstance(o, dict)]
     return list(dict.fromkeys(path for path in named if isinstance(path, str)))

@@ -1,9 +1,9 @@
 """What people ask of a flow, through its store: numbered files, in order.
 
-Whoever asks adds the file of the next number; files are never changed and never go. The
-run that owns the store looks for the next one about once a second. A stop or another
-parallelism is asked of one run; a change of parameters of whichever comes first, so
-manifests say which request was the last that their epoch took up.
+Whoever asks adds the file of the next number; files are never changed or deleted. The
+run that owns the store looks for the next one about once a second. A stop, or another
+parallelism, is asked of one run; a change of parameters, of whichever comes first. So
+manifests record the last request that their epoch took up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["add_request", "pending_changes", "requests_after", "taken_at"]
 def add_request(
     catalog: Catalog, what: Stop | Rescale | Change, *, now_us: int
 ) -> Request:
-    """Ask for something; returns once the request is durable."""
+    """Ask for something; return once the request is durable."""
     while True:
         number = _last(catalog) + 1
         request = Request(
@@ -52,7 +52,7 @@ def _last(catalog: Catalog) -> int:
 
 
 def requests_after(catalog: Catalog, number: int) -> Iterator[Request]:
-    """Give the requests after one, in order; one that is damaged asks nothing."""
+    """Yield the requests after one, in order; a damaged one has no effect."""
     while True:
         number += 1
         path = catalog.paths.request(number)

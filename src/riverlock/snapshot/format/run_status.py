@@ -6,18 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from riverlock.core.times import from_micros, watermark_time
+from riverlock.core.times import from_micros, to_iso, watermark_time
 from riverlock.snapshot.format.input_times import InputTime
 from riverlock.snapshot.format.records import Manifest, Record
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Status", "input_rows", "late_rows", "phases_of", "status_of"]
+__all__ = [
+    "ROWS_READ",
+    "Status",
+    "input_rows",
+    "late_rows",
+    "phases_of",
+    "rows_by_source",
+    "status_of",
+]
+
+# Before the uid of a source, the metric of a stage that says what was read of it.
+ROWS_READ = "rows_read:"
 
 
 class Status(Record, frozen=True, kw_only=True):
-    """How a run is doing: what ``flow.run``, ``Handle.status`` and ``on_status`` give.
+    """How a run is doing: from ``flow.run``, ``Handle.status`` and ``on_status``.
 
     Also ``status.json``: overwritten after each epoch; a hint, never the truth.
 
@@ -27,8 +38,8 @@ class Status(Record, frozen=True, kw_only=True):
         run: The number of the run; None: it was stopped before it had one.
         state: ``running``, ``waiting``, ``stopped`` or ``failed``.
         epoch: The newest epoch; None: there is none yet.
-        updated_us: When this was said, in microseconds since 1970: see ``updated``.
-        rows: Rows that the epoch read.
+        updated_us: When this was written, in microseconds since 1970: see ``updated``.
+        rows: Records that the epoch read from its sources.
         rows_per_second: The same per second.
         epoch_seconds: How long the epoch took until it was decided.
         lag_rows: Rows that wait, by source; None: the source cannot tell.
@@ -39,9 +50,8 @@ class Status(Record, frozen=True, kw_only=True):
         state_files: Their number.
         parallelism: Tasks per keyed stage.
         bad_rows: Rows of this run that could not be parsed.
-        files_set_aside: Files that cannot be opened by their names; their rows are not
-            read.
-        late_rows: Records of this run that came too late for what they belong to.
+        files_set_aside: Files and folders that are not read; the log says why.
+        late_rows: Records of this run that came too late.
         dead_letters: Records of the epoch that went to ``on_error`` sinks.
         error: What the run waits for, or what ended it.
         committed: The newest epoch that all sinks are known to have.
@@ -73,9 +83,24 @@ class Status(Record, frozen=True, kw_only=True):
     committed: int | None = None
     phases: dict[str, float] = msgspec.field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """Return the status in a line, with times that a person can read."""
+        parts = [
+            f"{self.flow}: {self.state}",
+            "no epoch yet" if self.epoch is None else f"epoch {self.epoch}",
+            f"{self.rows:,} records ({self.rows_per_second:,.0f}/s)",
+            f"{self.state_entries:,} entries of state",
+            f"updated {to_iso(self.updated_us)}",
+        ]
+        if self.watermark_us is not None:
+            parts.insert(3, f"watermark {to_iso(self.watermark_us)}")
+        if self.error:
+            parts.append(self.error)
+        return ", ".join(parts)
+
     @property
     def updated(self) -> datetime:
-        """When this was said."""
+        """When this was written."""
         return from_micros(self.updated_us)
 
     @property
@@ -84,9 +109,21 @@ class Status(Record, frozen=True, kw_only=True):
         return watermark_time(self.watermark_us)
 
 
+def rows_by_source(manifest: Manifest) -> dict[str, int | None]:
+    """Return the rows an epoch read of each source; None: nobody has counted them."""
+    stages: dict[str, Any] = manifest.metrics.get("stages", {})
+    found: dict[str, int | None] = {}
+    for uid, read in manifest.inputs.items():
+        counts = [s[ROWS_READ + uid] for s in stages.values() if ROWS_READ + uid in s]
+        # A source that several stages read gave each of them all of its rows.
+        counted = int(max(counts)) if counts else None
+        found[uid] = counted if read.rows is None else read.rows
+    return found
+
+
 def input_rows(manifest: Manifest) -> int:
     """Return the rows an epoch read, as far as sources or tasks know."""
-    known = [r.rows for r in manifest.inputs.values() if r.rows is not None]
+    known = [rows for rows in rows_by_source(manifest).values() if rows is not None]
     if len(known) == len(manifest.inputs):
         return sum(known)
     stages: dict[str, Any] = manifest.metrics.get("stages", {})

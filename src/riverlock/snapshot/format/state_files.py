@@ -58,7 +58,7 @@ def write_state_file(  # noqa: PLR0913 - the parts of the record
     groups: tuple[int, int],
     shared: bool = False,
 ) -> StateFile:
-    """Write a sorted table of entries durably; returns the record that refers to it.
+    """Write a sorted table of entries durably; return the record that refers to it.
 
     ``shared`` makes every task read it, even if no broadcast entry is left in it.
     """
@@ -133,8 +133,8 @@ def read_table(
 ) -> pa.Table:
     """Return the entries of a state file, optionally only those of some key groups.
 
-    Entries without a key group (broadcast state) are always included. Of a file in
-    parts only those are read that can hold such entries.
+    Entries without a key group (broadcast state) are always included. From a file in
+    parts only those parts are read that can hold such entries.
 
     Raises:
         SnapshotCorruptedError: The file is missing, or is not what was written.
@@ -158,7 +158,7 @@ def read_table(
 
 
 def variables_in(storage: Storage, file: StateFile) -> frozenset[str]:
-    """Return the variables that a state file has a column of, whoever declared them.
+    """Return the variables for which a state file has a column, whoever declared them.
 
     Raises:
         SnapshotCorruptedError: The file is missing, or is not what was written.
@@ -178,7 +178,7 @@ def variables_in(storage: Storage, file: StateFile) -> frozenset[str]:
 def merge_tables(tables: list[pa.Table]) -> pa.Table:
     """Return the newest entry of each id, sorted by id; tables are oldest first.
 
-    Tombstones are kept: whether they may go depends on what lies below.
+    Tombstones are kept: whether they may be dropped depends on what lies below.
     """
     import numpy as np
     import pyarrow as pa

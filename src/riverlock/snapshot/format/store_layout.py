@@ -90,7 +90,7 @@ class RegionPaths:
 
     @property
     def requests(self) -> str:
-        """The folder of what the flow is asked to do."""
+        """The folder of requests to the flow."""
         return f"{self.root}requests/"
 
     @property
@@ -100,7 +100,7 @@ class RegionPaths:
 
     @property
     def starts(self) -> str:
-        """The folder of starts that are under way."""
+        """The folder of starts that are in progress."""
         return f"{self.root}starting/"
 
     def start(self, name: str) -> str:
@@ -113,7 +113,7 @@ class RegionPaths:
         return f"{self.root}merged/"
 
     def request(self, number: int) -> str:
-        """One of these."""
+        """One request."""
         return f"{self.requests}{number:012d}.json"
 
     def manifest(self, epoch: int) -> str:
@@ -135,7 +135,7 @@ def epoch_of(path: str) -> int:
 
 
 def number_in(name: str) -> int | None:
-    """Return the number that a name begins with; None: the name is none of ours."""
+    """Return the number that a name begins with; None: the name is not ours."""
     found = _BEGINS.match(name)
     return None if found is None else int(found[0])
 
@@ -150,7 +150,7 @@ def records(entries: Iterable[Entry]) -> Iterator[Entry]:
 def numbered(entries: Iterable[Entry]) -> list[tuple[int, Entry]]:
     """Return records that are named by a number, in order, each with its number.
 
-    Other files may lie beside them: of an editor, a sync tool, a copy by hand. Their
+    Other files may lie beside them, from an editor, a sync tool, a copy by hand. Their
     names mean nothing to us.
     """
     found = [(_NUMBERED.fullmatch(e.path.rpartition("/")[2]), e) for e in entries]
@@ -163,7 +163,7 @@ def snapshot_path(name: str) -> str:
 
 
 def sink_path(uid: str) -> str:
-    """What a sink remembers of where it writes."""
+    """What a sink remembers about where it writes."""
     return f"{SINKS}{uid}.json"
 
 
@@ -178,7 +178,7 @@ def fork_path(flow: str) -> str:
 
 
 def parent_path(flow: str) -> str:
-    """The record of a store that a fork refers to files of."""
+    """The record of a store whose files a fork refers to."""
     return f"{PARENTS}{flow}.json"
 
 

@@ -1,6 +1,6 @@
-"""Parameters of operators as the store knows them: what there is, and how it changes.
+"""Parameters of operators as the store knows them: what exists, and how it changes.
 
-Pure: neither the code that declares them nor a run is needed.
+Pure: needs neither the code that declares them nor a run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
     "with_changes",
 ]
 
-_HINT = "nothing was changed; see what there is: riverlock set STORE"
+_HINT = "nothing was changed; see what exists: riverlock set STORE"
 # By operator and name.
 Parameters: TypeAlias = Mapping[str, Mapping[str, Parameter]]
 
@@ -96,7 +96,7 @@ def _stored(known: Parameters, uid: str, name: str, value: object) -> Any:
 
 
 def parsed_value(known: Parameters, uid: str, name: str, text: str) -> Any:
-    """Return what is stored of a value that was written as text.
+    """Return the stored form of a value that was written as text.
 
     Raises:
         InvalidConfigError: As ``check_change`` does.
@@ -133,7 +133,7 @@ def renamed(known: Parameters, change: Change, names: Mapping[str, str]) -> Chan
 
 
 def misfits(known: Parameters, change: Change) -> list[str]:
-    """Return what of a change is passed over: it was asked of other code."""
+    """Return the parts of a change that are ignored: they were asked of other code."""
     return [
         f"{uid}.{name}={value!r}"
         for uid, values in change.values.items()
@@ -170,7 +170,7 @@ def replayed(
 def changed(parameters: Parameters, change: Change, *, epoch: int) -> Parameters:
     """Return parameters after a change that an epoch takes up.
 
-    What the code does not declare (any more) is passed over.
+    What the code does not (or no longer) declare is ignored.
     """
     found = {uid: dict(mine) for uid, mine in parameters.items()}
     for uid, values in change.values.items():

@@ -39,8 +39,8 @@ __all__ = ["Compaction", "choose", "compact", "merged", "write_pieces"]
 
 MAX_SPANS = 12
 RATIO = 2.0
-# All is merged when there are so many rows for each entry. We promise three: more rows
-# come while the merge is under way.
+# All is merged at this many rows for each entry. We promise three: more rows
+# come while the merge is in progress.
 AMPLIFICATION = 2.0
 # Below this it is not worth the trouble.
 FLOOR_BYTES = 1_000_000
@@ -89,11 +89,11 @@ def choose(
 
 
 def _is_too_large(spans: list[list[StateFile]], entries: int, floor_bytes: int) -> bool:
-    """Tell whether most rows are of no use any more.
+    """Tell whether most rows are no longer needed.
 
-    The number of entries is approximate (expired ones may count), so that the oldest
-    span, which had none that were gone when it was merged, is a measure too. A merge
-    must be worth it: there are half as many newer rows at least.
+    The number of entries is approximate (expired ones may count), so the oldest span,
+    which had no dead ones when it was merged, is a measure too. A merge must be worth
+    it: there are at least half as many newer rows.
     """
     if sum(f.bytes for span in spans for f in span) <= floor_bytes:
         return False
@@ -129,16 +129,17 @@ def compact(  # noqa: PLR0913 - where, what, when, how split, under which name
 ) -> tuple[StateFile, ...]:
     """Merge the files of a plan into one file per piece of the key groups.
 
-    With tombstones dropped, a piece gets its file even if nothing is left in it: a
-    working copy that lags behind sees by it that it cannot catch up step by step.
+    With tombstones dropped, a piece gets its file even if nothing is left in it: it
+    shows a working copy that lags behind that it cannot catch up step by step.
 
     Args:
         storage: The store.
         paths: Where the region's files are.
         plan: What to merge.
-        now_us: Processing time of the newest epoch; what expired by then may go.
+        now_us: Processing time of the newest epoch; what expired by then may be
+            dropped.
         pieces: Ranges of key groups that cover all of them.
-        attempt: What makes the names of the files unique.
+        attempt: Makes the names of the files unique.
 
     Raises:
         SnapshotCorruptedError: A file is missing or altered.
@@ -166,14 +167,14 @@ def write_pieces(
     pieces: Sequence[tuple[int, int]],
     stem: str,
 ) -> tuple[StateFile, ...]:
-    """Write what takes the place of the files of a plan, one file per piece.
+    """Write what replaces the files of a plan, one file per piece.
 
     Args:
         storage: The store.
         plan: What is replaced.
         table: Sorted entries.
         pieces: Ranges of key groups that cover all of them.
-        stem: The beginning of the files' paths; must be unique for ever.
+        stem: The beginning of the files' paths; must never be used again.
     """
     made = []
     for number, (first, end) in enumerate(pieces):

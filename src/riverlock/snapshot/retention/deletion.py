@@ -1,15 +1,16 @@
-"""The one place that deletes what epochs are made of.
+"""The one place that deletes what epochs consist of.
 
-What may go is never taken from a plan that was made before. A round
+What may be deleted is never taken from an earlier plan. A round
 
-1. announces which epochs it means to delete (``expiring/``), and only then looks what
-   keeps epochs: who pins one writes that down, then looks for announcements, so that
-   one of the two sees the other, whatever is killed in between;
+1. announces which epochs it means to delete (``expiring/``), and only then looks at
+   what keeps epochs: whoever pins one writes that down, then looks for announcements,
+   so that one of the two sees the other, whatever is killed in between;
 2. deletes manifests, looks once more, and puts back what was pinned in spite of an
    announcement that had grown too old meanwhile;
 3. lists what is left, and deletes only files that nothing of it reaches.
 
-A look is good for some seconds. A round that was paused looks again before it goes on.
+A look is valid for some seconds. A round that was paused looks again before it
+continues.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class Round:
 
     Attributes:
         catalog: The store.
-        at: The present; None: as the storage's own clock says.
-        removed: What the manifests were that are gone, as they were stored.
-        gone: The paths of all that is gone.
+        at: The present; None: by the storage's own clock.
+        removed: The deleted manifests, as they were stored.
+        gone: The paths of everything deleted.
     """
 
     catalog: Catalog
@@ -63,10 +64,10 @@ class Round:
         """Delete epochs, then files.
 
         Args:
-            choose: Says of a look which epochs may go. The newest and those that are
-                pinned stay in any case.
-            leftovers: Says of a look, which is taken when the epochs are gone, which
-                files may go. Those that an epoch reaches stay in any case.
+            choose: Returns, for a look, which epochs may be deleted. The newest and
+                pinned ones stay in any case.
+            leftovers: Returns, for a look that is taken when the epochs are gone, which
+                files may be deleted. Those that an epoch reaches stay in any case.
 
         Raises:
             SnapshotError: A manifest or a pin cannot be read: what it needs is unknown.
@@ -99,7 +100,7 @@ class Round:
         wanted: set[int],
         choose: Callable[[Look], set[int]],
     ) -> set[int]:
-        """Delete some epochs; returns those for which it must look again."""
+        """Delete some epochs; return those for which it must look again."""
         announcement.name(wanted)
         faults.hit("V7")
         found = self._look(announcement)
@@ -157,7 +158,7 @@ class Round:
         self.gone.add(path)
 
     def manifests_removed(self) -> list[Manifest]:
-        """Return the manifests that are gone."""
+        """Return the deleted manifests."""
         path = self.catalog.paths.manifest
         return [unseal(d, Manifest, path=path(e)) for e, d in self.removed.items()]
 

@@ -1,7 +1,7 @@
 """Epochs that are about to be deleted: announced, so that nobody pins them meanwhile.
 
-Who pins writes its record, then looks for announcements; who deletes announces, then
-looks for records. One of the two sees the other, whatever is killed in between.
+Whoever pins writes its record, then looks for announcements; whoever deletes announces,
+then looks for records. One of the two sees the other, whatever is killed in between.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _FORGOTTEN = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a round of deletion says before it acts.
+    """What a round of deletion announces before it acts.
 
     Attributes:
         catalog: The store.
-        path: The file that says it.
-        began: When the round began, by the clock of the storage: ours may be wrong,
-            and files are only as old as that clock says.
+        path: The file of the announcement.
+        began: When the round began, by the clock of the storage: ours may be wrong, and
+            files are only as old as that clock says.
     """
 
     catalog: Catalog
@@ -58,7 +58,7 @@ class Announcement:
         self.catalog.storage.put(self.path, data)
 
     def end(self) -> None:
-        """Take it back."""
+        """Withdraw it."""
         self.catalog.storage.delete(self.path)
 
 

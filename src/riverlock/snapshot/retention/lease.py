@@ -33,8 +33,8 @@ _MICROSECOND = timedelta(microseconds=1)
 class Lease:
     """An epoch that retention spares until the lease runs out.
 
-    Who reads for longer calls ``renew`` in time: at half of the time, since clocks of
-    machines differ.
+    Whoever reads for longer calls ``renew`` in time: at half of the time, since clocks
+    of machines differ.
     """
 
     catalog: Catalog
@@ -48,7 +48,7 @@ class Lease:
         self.catalog.storage.put(lease_path(self.record.id), seal(renewed))
 
     def release(self) -> None:
-        """Give it back."""
+        """Release it."""
         self.catalog.storage.delete(lease_path(self.record.id))
 
 

@@ -1,8 +1,8 @@
 """What a flow deletes as it runs: what no retained manifest reaches, after a grace.
 
 The grace period protects readers: a manifest stays for at least that long, so whoever
-opens the newest one can finish. What the epoch under way has written, which no manifest
-refers to yet, stays for much longer: an epoch may take longer than readers do.
+opens the newest one can finish. What the epoch in progress has written, which no
+manifest refers to yet, stays for much longer: an epoch may take longer than readers do.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def sweep(
     *,
     now: datetime | None = None,
 ) -> int:
-    """Delete what may be deleted; returns how many files went.
+    """Delete what may be deleted; return how many files went.
 
     Args:
         catalog: The store.
@@ -115,7 +115,7 @@ def _leases_over(found: Look, keep: Retention) -> Iterator[str]:
 def _undecided_before(found: Look, keep: Retention) -> datetime:
     """Return when what no epoch has decided must have been written to be of no use.
 
-    What was written since the newest run began may be of its epoch under way, however
+    What was written since the newest run began may be of its epoch in progress, however
     old a clock that was wrong for a while makes it. An earlier run that sleeps may
     still decide its epoch until the newest has decided one.
     """

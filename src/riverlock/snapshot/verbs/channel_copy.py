@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["check_channels", "copy_channels"]
 
-# Spark writes one file per step in these; what it has in others grows with them.
-_BY_STEP = ("offsets", "commits")
+# Spark writes one file per step in these, and we in the last; what it has in others
+# grows with them.
+_BY_STEP = ("offsets", "commits", "landed")
 
 
 def check_channels(storage: Storage, target: Manifest) -> None:
@@ -48,7 +49,7 @@ def copy_channels(old: Storage, new: Storage, target: Manifest) -> None:
 
 
 def _copy_channel(old: Channel, new: Channel, end: int) -> None:
-    """Copy segments from ``end`` on, and the one before: the query goes on from it."""
+    """Copy segments from ``end`` on, and the one before: the query resumes there."""
     last = None
     for number in old.numbers():
         segment = old.segment(number) if number >= end - 1 else None
@@ -71,7 +72,8 @@ def _copy_landing(old: Channel, new: Channel, last: Segment) -> None:
     folder = old.landing(last.writer)
     for entry in old.storage.list(folder):
         part, _, name = entry.path.removeprefix(folder).partition("/")
-        if part in _BY_STEP and not (name.isdecimal() and int(name) <= last.step):
+        step = name.partition("-")[0]
+        if part in _BY_STEP and not (step.isdecimal() and int(step) <= last.step):
             continue
         try:
             data = old.storage.get(entry.path)

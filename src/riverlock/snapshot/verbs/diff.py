@@ -1,7 +1,7 @@
 """What differs between two snapshots: keys added, removed, changed, with values.
 
-Files that both have are the same state. Of these only such are read as can hold an
-entry that the other files change, to tell what it was before.
+Files that both have are the same state. Of these only those are read that can hold an
+entry that the other files change, to know its earlier value.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Change:
     Attributes:
         operator: The operator.
         variable: The state variable, or ``timers``.
-        key: The key columns; None of state that a group or everyone shares.
-        key_group: The key group; None of broadcast state.
+        key: The key columns; None for state that a group or everyone shares.
+        key_group: The key group; None for broadcast state.
         part: The index in a list, the key in a map, the kind and instant of a timer.
         kind: ``added``, ``removed`` or ``changed``.
-        key_kind: The same of the variable of the key as a whole: ``changed`` if the key
-            had, and has, some element of the list or map, or some timer.
+        key_kind: The same for the variable of the key as a whole: ``changed`` if the
+            key had, and has, some element of the list or map, or some timer.
         before: The value before; None if there was none.
         after: The value after; None if there is none.
     """
@@ -70,7 +70,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
-    """All that differs.
+    """Everything that differs.
 
     Attributes:
         changes: In the order of operators, variables and entries.
@@ -89,8 +89,9 @@ class Diff:
     def summary(self) -> dict[str, dict[str, dict[str, int]]]:
         """Return numbers of keys by operator, variable and kind of change.
 
-        A key is added if it had nothing of the variable, and removed if it has nothing
-        any more; with a list or map that grew or shrank, or other timers, it changed.
+        A key is added if it had nothing of the variable, and removed if it no longer
+        has anything of it; with a list or map that grew or shrank, or other timers, it
+        changed.
         """
         found: dict[str, dict[str, dict[str, int]]] = {}
         seen: set[tuple[str, str, str]] = set()
@@ -191,10 +192,10 @@ class _Pair:
 
     @cached_property
     def _defaults(self) -> dict[str, Any]:
-        """What values are that a key has not set, though it has others.
+        """The values of variables that a key has not set, though it has others.
 
-        Those of the second snapshot, and of variables that both declare: what is merely
-        declared anew, or otherwise, is no change of a key.
+        Those of the second snapshot, for variables that both declare: a new or changed
+        declaration alone is not a change of a key.
         """
         before, after = (None if s is None else s.variables for s in self._states)
         found = {
@@ -298,7 +299,7 @@ def _of_keys(table: pa.Table, keys: set[Any]) -> pa.Table:
 
 
 def _identities(state: OperatorState | None) -> dict[tuple[Any, ...], StateFile]:
-    """Return files by what tells whether two are the same, oldest first."""
+    """Return files by what shows whether two are the same, oldest first."""
     files = () if state is None else state.files
     ordered = sorted(files, key=lambda f: (f.first_epoch, f.last_epoch))
     return {(f.checksum, f.bytes, f.first_epoch, f.first_group): f for f in ordered}

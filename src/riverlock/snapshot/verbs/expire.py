@@ -1,7 +1,7 @@
 """Expiring epochs on demand: by count, age or bytes; also while the flow runs.
 
 Only manifests and what they alone refer to are deleted. Files that no manifest has
-referred to yet may belong to the run, which alone knows when they may go.
+referred to yet may belong to the run, which alone knows when they may be deleted.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["Expiry", "Limits", "expire", "plan_expiry"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much history may stay; what exceeds any of them goes, oldest first.
+    """How much history may stay; what exceeds any limit is deleted, oldest first.
 
     Attributes:
-        epochs: So many of the newest epochs stay.
-        age: Epochs decided longer ago go.
-        bytes: The state files of all epochs together have at most so many bytes.
-        grace: Epochs decided less long ago stay: they may be being read.
+        epochs: This many of the newest epochs stay.
+        age: Epochs decided longer ago are deleted.
+        bytes: The most bytes that the state files of all epochs may have together.
+        grace: Epochs decided less long ago stay: somebody may be reading them.
     """
 
     epochs: int | None = None
@@ -46,7 +46,7 @@ class Limits:
         """Refuse limits that limit nothing.
 
         Raises:
-            InvalidConfigError: None is given, or one makes no sense.
+            InvalidConfigError: There is none, or one makes no sense.
         """
         if self.epochs is None and self.age is None and self.bytes is None:
             raise InvalidConfigError(
@@ -58,17 +58,17 @@ class Limits:
             )
         if self.epochs is not None and self.epochs < 1:
             raise InvalidConfigError(
-                "epochs to keep", expected="at least 1", found=str(self.epochs)
+                "expire", expected="at least 1 epoch to keep", found=str(self.epochs)
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """What an expiry deletes, and why other epochs stay though they are over a limit.
+    """What an expiry deletes, and why other epochs stay though they exceed a limit.
 
     Attributes:
         limits: What it was made for.
-        epochs: What goes, oldest first.
+        epochs: The epochs to delete, oldest first.
         files: Paths that nothing refers to afterwards.
         bytes: Of these state files.
         bytes_left: Of the state files that stay.
@@ -84,7 +84,7 @@ class Expiry:
 
 
 def plan_expiry(catalog: Catalog, limits: Limits, *, now_us: int) -> Expiry:
-    """Return what would be deleted; nothing is.
+    """Return what would be deleted; delete nothing.
 
     Raises:
         SnapshotCorruptedError: A manifest is damaged: what it needs is unknown.
@@ -143,7 +143,7 @@ def _reasons(found: Look, limits: Limits) -> dict[int, tuple[str, ...]]:
 def _too_large(
     manifests: dict[int, Manifest], going: set[int], spared: set[int], limit: int
 ) -> set[int]:
-    """Return the oldest epochs without which the rest is not larger than the limit."""
+    """Return the oldest epochs without which the rest does not exceed the limit."""
     left = {e: m for e, m in manifests.items() if e not in going or e in spared}
     more: set[int] = set()
     for epoch in sorted(left.keys() - spared):
@@ -162,14 +162,14 @@ def _sizes(manifests: Iterable[Manifest]) -> dict[str, int]:
 
 
 def expire(catalog: Catalog, plan: Expiry) -> int:
-    """Delete what a plan says and its limits still allow; returns how many files.
+    """Delete what a plan says and its limits still allow; return how many files.
 
     The store may have changed since the plan was made: somebody went back to an old
-    epoch, named one, or put a backup in its place. So the limits are applied anew, to
-    what is there now, and of that only what was agreed to goes. The present is what the
+    epoch, named one, or put a backup in its place. So the limits are applied again, to
+    what exists now, and only what was agreed to is deleted. The present is what the
     clock of the storage says: that of whoever asks may be wrong by years.
 
-    Manifests go first: whatever happens then, no epoch that is left lacks a file.
+    Manifests go first: whatever happens then, no remaining epoch lacks a file.
     """
     agreed, deletion = set(plan.epochs), Round(catalog)
 

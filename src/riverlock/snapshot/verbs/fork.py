@@ -2,7 +2,7 @@
 
 Files stay where they are: the fork refers to them, and its record in the parent's store
 pins the epoch they belong to. The record comes first and ``flow.json`` of the new store
-last: a fork that is not finished is no store, and can be begun again.
+last: an unfinished fork is not a store, and can be begun again.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ class Fork:
 def plan_fork(
     catalog: Catalog, target: Manifest, new: Storage, *, copy: bool = False
 ) -> Fork:
-    """Return what a fork would do; nothing is done.
+    """Return what a fork would do; do nothing.
 
     Raises:
-        InvalidConfigError: There is something in the new place, or the channels of the
-            epoch cannot be told.
+        InvalidConfigError: The new place is not empty, or the channels of the epoch are
+            unknown.
     """
     check_channels(catalog.storage, target)
     origin = Origin(
@@ -128,10 +128,10 @@ def _begun(new: Storage, origin: Origin, *, copy: bool) -> ForkRecord | None:
 
 
 def fork(catalog: Catalog, plan: Fork, *, now_us: int) -> Catalog:
-    """Make the new store; returns it. A fork that was broken off is gone on with.
+    """Make the new store and return it. An interrupted fork is continued.
 
     Raises:
-        SnapshotNotFoundError: The epoch is not retained any more, or not whole.
+        SnapshotNotFoundError: The epoch is no longer retained, or not whole.
         SnapshotCorruptedError: A file that is copied is damaged.
     """
     new = Catalog(open_storage(plan.store), catalog.region)
@@ -274,7 +274,7 @@ def _path_in(plan: Fork, path: str) -> str:
 
 
 def settle_parents(catalog: Catalog, *, now_us: int) -> list[str]:
-    """Hold what our epochs need of other stores, and let go of what none needs.
+    """Hold what our epochs need of other stores, and release what none needs.
 
     Returns the flows of the stores that are free of us. A store that cannot be reached
     keeps its record.
@@ -308,8 +308,8 @@ def _own_record(
 ) -> ForkRecord:
     """Return what this store has in its parent.
 
-    A copy of a fork has the fork's id, and needs a record of its own: neither lets go
-    of what the other holds.
+    A copy of a fork has the fork's id, and needs a record of its own: neither releases
+    what the other holds.
     """
     flow, store = catalog.flow().id, catalog.storage.uri
     copied = f"{flow}-{checksum(store.encode())[:12]}"
@@ -343,7 +343,7 @@ def _hold_again(there: Catalog, path: str, record: ForkRecord) -> None:
 
 
 def forget_fork(catalog: Catalog, flow: str) -> None:
-    """Take away the record of a fork whose store is no more.
+    """Remove the record of a fork whose store no longer exists.
 
     Raises:
         SnapshotNotFoundError: There is no such fork.

@@ -1,7 +1,7 @@
 """Everything that is wrong with a store: damaged, missing and foreign files.
 
-``verify`` looks at epochs; this looks at every file: each is checked by what the format
-says of it, or is not part of the format at all.
+``verify`` checks epochs; this checks every file: each must be what the format says, or
+is not part of the format at all.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class Inspection:
     Attributes:
         epochs: Each epoch that is kept, oldest first.
         damages: Files that are damaged or missing.
-        foreign: Files that are no part of the format.
-        leftovers: Files that nothing refers to: of work that was broken off, or that
-            retention has not come to yet. They do no harm.
+        foreign: Files that are not part of the format.
+        leftovers: Files that nothing refers to: from interrupted work, or not yet
+            deleted by retention. They do no harm.
     """
 
     epochs: tuple[EpochReport, ...]
@@ -111,13 +111,13 @@ class Inspection:
 
     @property
     def newest_whole(self) -> int | None:
-        """The newest epoch that can be gone back to."""
+        """The newest epoch that one can go back to."""
         whole = [r.epoch for r in self.epochs if r.is_whole]
         return whole[-1] if whole else None
 
 
 def inspect(catalog: Catalog) -> Inspection:
-    """Check every file of a store; changes nothing.
+    """Check every file of a store; change nothing.
 
     Raises:
         SnapshotError: ``flow.json`` is missing, damaged or of a newer version.
@@ -259,7 +259,7 @@ class _Findings:
                 self._check_content(file["path"], file["checksum"], affects, must=True)
 
     def check_names(self, epochs: set[int]) -> None:
-        """Look whether what has a name is there."""
+        """Check that what has a name exists."""
         for entry in self.catalog.storage.list("snapshots/"):
             if entry.path in self.damages:
                 continue
@@ -268,7 +268,7 @@ class _Findings:
                 self.catalog.region
             )
             if epoch is not None and epoch not in epochs:
-                problem = f"{entry.path} names epoch {epoch}, which is not there"
+                problem = f"{entry.path} names epoch {epoch}, which does not exist"
                 self._damage(entry.path, problem, "the name")
 
 
@@ -282,11 +282,11 @@ def _paths(manifest: Manifest) -> list[str]:
 
 def _affected_by(path: str) -> str:
     if path.endswith(("/owner.json", "/status.json")):
-        return "nothing: the next run writes it anew"
+        return "nothing: the next run writes it again"
     if path.startswith(SINKS):
-        return "nothing while Kafka has the sink's marker: a start writes it anew"
+        return "nothing while Kafka has the sink's marker: a start writes it again"
     if "/starting/" in path:
-        return "nothing but who sees that a start is under way"
+        return "nothing but who sees that a start is in progress"
     if "/runs/" in path:
         return "nothing but who ran then: its number is in its name"
     if "/merged/" in path:

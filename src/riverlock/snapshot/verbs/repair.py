@@ -1,4 +1,4 @@
-"""Repair: back to the newest whole epoch; what is damaged or foreign goes aside.
+"""Repair: back to the newest whole epoch; damaged and foreign files are moved aside.
 
 Nothing is deleted: files are moved to ``quarantine/`` of the store. The way back is an
 ordinary restore, with a number above all others, before any manifest is moved: a number
@@ -31,7 +31,7 @@ class Repair:
 
     Attributes:
         restore: The way back; None if the newest epoch is whole.
-        lost: Epochs that cannot be gone back to any more.
+        lost: Epochs that one can no longer go back to.
         moved: Files that go to the quarantine.
         left: Damage that cannot be repaired.
     """
@@ -48,7 +48,7 @@ class Repair:
 
 
 def plan_repair(catalog: Catalog) -> Repair:
-    """Return what a repair would do; nothing is done.
+    """Return what a repair would do; do nothing.
 
     Raises:
         SnapshotNotFoundError: No epoch is whole: there is nothing to go back to.
@@ -82,10 +82,10 @@ def plan_repair(catalog: Catalog) -> Repair:
 
 
 def _must_stay(path: str) -> bool:
-    """Tell what is of use even if damaged, or cannot be done without.
+    """Tell whether a file is useful even if damaged, or indispensable.
 
     A pin that cannot be read keeps retention from deleting anything, which is safe. A
-    request that cannot be read asks nothing, but those after it are found through it.
+    request that cannot be read has no effect, but those after it are found through it.
     A sink that cannot read where it wrote starts only if it finds its marker there.
     """
     prefixes = ("channels/", "parents/", "forks/", SINKS)
@@ -93,10 +93,10 @@ def _must_stay(path: str) -> bool:
 
 
 def quarantine(catalog: Catalog, plan: Repair, *, now_us: int) -> str:
-    """Move aside what a plan says and is still damaged or foreign; returns the folder.
+    """Move aside what a plan says and is still damaged or foreign; return the folder.
 
-    The store may have been mended since the plan was made, by files put back from a
-    backup, or gone back to. May be repeated.
+    The store may have been fixed since the plan was made, by files put back from a
+    backup, or gone back. May be repeated.
 
     Raises:
         FencedError: The flow runs; nothing was changed.

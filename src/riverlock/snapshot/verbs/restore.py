@@ -1,9 +1,9 @@
 """Going back: a new epoch whose state is that of an old one (format §6.1).
 
-Epoch numbers only grow and a manifest is never replaced, so that whoever has seen an
-epoch, a zombie, a reader, a sink, is never told something else under the same number.
-The put of the new manifest is the one decision; before it nothing has changed, after it
-whatever is left to do is done by the next start.
+Epoch numbers only grow and a manifest is never replaced, so whoever has seen an epoch
+(a zombie, a reader, a sink) never sees something else under the same number. The put of
+the new manifest is the one decision; before it nothing has changed, and after it the
+next start does whatever is left to do.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ __all__ = ["Restore", "SinkRestore", "is_open", "plan_restore", "restore"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkRestore:
-    """What becomes of a sink's output of the epochs that are undone.
+    """What happens to a sink's output of the epochs that are undone.
 
     Attributes:
         uid: The sink.
         kind: Its kind.
         rows: Rows that it got in these epochs, as far as they are retained.
-        roots: Output directories of these epochs, of a sink of files.
+        roots: Output directories of these epochs, for a file sink.
         is_withdrawn: Whether they are moved out of readers' sight.
     """
 
@@ -77,24 +77,24 @@ class SinkRestore:
             rows = "1 row stays" if is_one else f"{self.rows} rows stay"
             return f"{rows} in sight; {again}"
         rows = (
-            "1 row was given to it and stays"
+            "it received 1 row, which stays"
             if is_one
-            else (f"{self.rows} rows were given to it and stay")
+            else (f"it received {self.rows} rows, which stay")
         )
         return f"{rows}; {again}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restore:
-    """A way back, before it is gone.
+    """A way back, before it is taken.
 
     Attributes:
         target: The epoch whose state, positions, timers and watermarks come back.
         newest: The newest epoch now that can be read.
-        last: The greatest epoch number there is.
-        undone: Epochs that will not have led to the state any more.
+        last: The greatest epoch number that exists.
+        undone: Epochs that will no longer have led to the state.
         redone: Epochs that an earlier restore had undone, and that count again.
-        sinks: What becomes of output.
+        sinks: What happens to output.
         is_open: Whether the newest epoch has output that not all sinks are known to
             have. What they do not have, they will not get.
     """
@@ -123,12 +123,12 @@ class Restore:
 def plan_restore(
     catalog: Catalog, target: Manifest, *, keep_output: bool = False
 ) -> Restore:
-    """Return what going back to an epoch would do; nothing is done.
+    """Return what going back to an epoch would do; do nothing.
 
     Args:
         catalog: The store.
         target: The epoch.
-        keep_output: Whether sinks of files keep the output of undone epochs in sight.
+        keep_output: Whether file sinks keep the output of undone epochs in sight.
 
     Manifests that cannot be read do not stand in the way.
 
@@ -188,7 +188,8 @@ def is_open(catalog: Catalog, newest: Manifest | None) -> bool:
 def _check_closed(catalog: Catalog, target: Manifest) -> None:
     """Refuse an epoch whose output nobody would commit any more.
 
-    Who went back from it has noted that; later epochs have taken its turn in the sinks.
+    Whoever went back from it has noted that; later epochs have taken its turn in the
+    sinks.
     """
     try:
         after = catalog.manifest(target.epoch + 1)
@@ -226,12 +227,12 @@ def _roots(outputs: list[SinkOutput]) -> tuple[str, ...]:
 def restore(
     catalog: Catalog, plan: Restore, *, now_us: int, why: str = "restore"
 ) -> Manifest:
-    """Go back; returns the new newest manifest.
+    """Go back; return the new newest manifest.
 
     Raises:
         FencedError: The flow runs, or began to; nothing was changed.
-        InvalidConfigError: It has gone on since the plan was made; the same.
-        SnapshotNotFoundError: The target is not retained any more; the same.
+        InvalidConfigError: It has continued since the plan was made; the same.
+        SnapshotNotFoundError: The target is no longer retained; the same.
     """
     if plan.is_done:
         return plan.newest
@@ -310,10 +311,10 @@ def _output(sink: SinkRestore, plan: Restore) -> SinkOutput:
 
 
 def _tokens(sink: SinkRestore, plan: Restore) -> tuple[Any, ...]:
-    """Return what a sink of files is to move.
+    """Return what a file sink must move.
 
-    Nobody may have carried out yet what the newest epoch orders, if that is a restored
-    one: its order goes on in ours. Epochs that count again come back in any case.
+    If the newest epoch is a restored one, its order may not have been carried out yet:
+    ours repeats it. Epochs that count again come back in any case.
     """
     if sink.kind != "files":
         return ()

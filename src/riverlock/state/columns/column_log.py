@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from riverlock.state.columns.key_columns import sorted_places
+from riverlock.state.copy.layers import DELETED, Layer
+from riverlock.state.copy.redo import Redo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +45,8 @@ class ColumnLog:
             groups: Their key groups.
             keys: The key columns.
             data: The values, in the order of the layout.
-            payloads: The same as bytes; null for a row that is gone.
-            added: How many rows there are more than before.
+            payloads: The same as bytes; null for a deleted row.
+            added: By how many the number of rows grew.
             timers: Those that were set or removed.
         """
         self._layout, self._ids, self._payloads = layout, ids, payloads
@@ -61,10 +63,19 @@ class ColumnLog:
 
     def entries(self) -> tuple[list[bytes], list[bytes | None]]:
         """Return the same as lists, as a ``ChangeLog`` has them."""
-        ids, payloads = self.columns()
+        ids, payloads = self._columns()
         return ids.to_pylist(), payloads.to_pylist()
 
-    def columns(self) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+    def redo(self) -> Redo:
+        """Return the changes in the bytes of a working copy."""
+        ids, payloads = self._columns()
+        layer = Layer(ids, payloads.fill_null(DELETED))
+        return Redo(layer, self.timers, self.expiries)
+
+    def forget(self) -> None:
+        """Nothing: no garbage collector looks through columns."""
+
+    def _columns(self) -> tuple[pa.BinaryArray, pa.BinaryArray]:
         """Return the ids that changed and their payloads, null for those gone."""
         if self._timers is None:
             return self._ids, self._payloads

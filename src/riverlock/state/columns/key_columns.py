@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.state.columns.packed import bytes_of, joined, packed
-from riverlock.state.keys import MAX_KEY, key_ids, window_bytes
+from riverlock.state.keys import MAX_KEY, key_ids, ordinal_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 __all__ = [
     "group_column",
     "id_column",
+    "ordered_id_column",
+    "ordinals_of",
     "sorted_places",
-    "window_ends",
-    "window_id_column",
-    "without_window",
+    "without_ordinal",
 ]
 
 # Longer ones are compared.
 _MAX_SORTED = 32
-# Group and window, in front of the key.
-_WINDOW_HEAD = 12
+# Group and ordinal, in front of the key.
+_ORDERED_HEAD = 12
 
 
 def id_column(
@@ -49,24 +49,24 @@ def id_column(
     return pa.array(key_ids(groups.to_pylist(), values()), pa.binary())
 
 
-def window_id_column(
+def ordered_id_column(
     groups: pa.Array,
-    ends_us: np.ndarray,
+    ordinals: np.ndarray,
     columns: Sequence[pa.Array],
     values: Callable[[], Sequence[Sequence[Any]]],
 ) -> pa.BinaryArray:
-    """Return the ids of keys in windows: group, end of the window, key.
+    """Return the ids of keys that a number orders: group, ordinal, key.
 
     Args:
         groups: Their key groups.
-        ends_us: When the window of each ends.
+        ordinals: The number that orders each within its group.
         columns: The other key columns; there may be none.
         values: Returns those as Python values, for keys that need it.
     """
-    head = np.empty((len(groups), _WINDOW_HEAD), dtype=np.uint8)
+    head = np.empty((len(groups), _ORDERED_HEAD), dtype=np.uint8)
     head[:, :2] = _group_bytes(groups)
-    head[:, 2:4] = np.frombuffer(window_bytes(0)[:2], dtype=np.uint8)
-    shifted = ends_us.astype(np.int64).view(np.uint64) + np.uint64(1 << 63)
+    head[:, 2:4] = np.frombuffer(ordinal_bytes(0)[:2], dtype=np.uint8)
+    shifted = ordinals.astype(np.int64).view(np.uint64) + np.uint64(1 << 63)
     head[:, 4:] = shifted.astype(">u8").view(np.uint8).reshape(-1, 8)
     found = _ids(head, columns)
     if found is not None:
@@ -75,10 +75,10 @@ def window_id_column(
     return joined([_whole(head), pc.binary_slice(plain, 2, 2 + MAX_KEY)])
 
 
-def window_ends(ids: pa.BinaryArray) -> np.ndarray:
-    """Return when the windows end that ids of keys in windows name."""
+def ordinals_of(ids: pa.BinaryArray) -> np.ndarray:
+    """Return the numbers that order ids within their groups."""
     data, offsets = bytes_of(ids)
-    raw = data[offsets[:-1, None] + np.arange(4, _WINDOW_HEAD)]
+    raw = data[offsets[:-1, None] + np.arange(4, _ORDERED_HEAD)]
     shifted = np.ascontiguousarray(raw).view(">u8").ravel().astype(np.uint64)
     found: np.ndarray = (shifted - np.uint64(1 << 63)).view(np.int64)
     return found
@@ -92,12 +92,12 @@ def group_column(ids: pa.BinaryArray) -> pa.Array:
     return pa.array(groups, pa.int32())
 
 
-def without_window(ids: pa.BinaryArray) -> pa.BinaryArray:
-    """Return ids of keys in windows with zeros for the window, as if all had one."""
+def without_ordinal(ids: pa.BinaryArray) -> pa.BinaryArray:
+    """Return ids with zeros for the number that orders them, as if all had one."""
     data, offsets = bytes_of(ids)
     first, last = int(offsets[0]), int(offsets[-1])
     begins, data = offsets - first, data[first:last].copy()
-    data[begins[:-1, None] + np.arange(2, _WINDOW_HEAD)] = 0
+    data[begins[:-1, None] + np.arange(2, _ORDERED_HEAD)] = 0
     buffers = [None, pa.py_buffer(begins.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(ids), buffers)
 
@@ -148,7 +148,7 @@ def _words(matrix: np.ndarray) -> list[np.ndarray]:
     """Return rows of bytes as few numbers that sort as they do, first word first.
 
     Bits that are the same in all rows decide nothing, and are left out where none but
-    such are before them in their byte: of the end of a window, most are. NumPy sorts
+    such are before them in their byte: of an ordinal, most are. NumPy sorts
     single numbers four times as fast as pairs.
     """
     varying = np.bitwise_or.reduce(matrix ^ matrix[0], axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from riverlock.core.hidden_columns import TIME
+from riverlock.core.suggestions import did_you_mean
 from riverlock.core.values.arrow_values import FarValues, far_in, python_values
 from riverlock.core.values.record import Record, record_class
 from riverlock.state.codec import codec_of
@@ -34,8 +36,8 @@ _NESTED = ("array", "map", "struct")
 def column_values(column: pa.ChunkedArray | pa.Array, kind: Type) -> list[Any]:
     """Return a column as Python values; timestamps as microseconds.
 
-    Of other columns, a value with a time that Python cannot name is a ``FarTime``, and
-    the list a ``FarValues``.
+    In other columns, a value with a time that Python cannot represent is a ``FarTime``,
+    and the list a ``FarValues``.
     """
     if kind.kind in ("timestamp", "timestamp_ntz"):
         column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
@@ -73,10 +75,10 @@ class Records:
         make: Callable[[], Sequence[list[Any]]],
         kind: Callable[[Sequence[list[Any]]], type[Record]],
     ) -> None:
-        """Take what makes the values, column by column, should they be needed.
+        """Take the function that makes the values, column by column, when needed.
 
         Args:
-            make: It.
+            make: The function.
             kind: Returns the class of the records, given the columns.
         """
         self._make, self._kind_of = make, kind
@@ -90,11 +92,11 @@ class Records:
         return self._kind_of(self._columns)
 
     def __iter__(self) -> Iterator[Record]:
-        """Give all of them."""
+        """Yield all of them."""
         return starmap(self._kind, zip(*self._columns, strict=True))
 
     def between(self, begin: int, end: int) -> Iterator[Record]:
-        """Give some of them."""
+        """Yield some of them."""
         some = [column[begin:end] for column in self._columns]
         return starmap(self._kind, zip(*some, strict=True))
 
@@ -114,11 +116,17 @@ def records(table: pa.Table, schema: Schema, *, is_right: bool = False) -> Recor
 
 
 class RowError(Exception):
-    """A row that user code gave does not fit the declared columns."""
+    """A row that user code emitted does not fit the declared columns.
+
+    Attributes:
+        line: The user's line that emitted it, if that is known.
+    """
+
+    line = ""
 
 
 def rows_table(rows: Sequence[Any], schema: Schema) -> pa.Table:
-    """Return rows that user code gave (tuples or dicts) as a table.
+    """Return rows that user code emitted (tuples or dicts) as a table.
 
     Raises:
         RowError: A row does not fit.
@@ -148,14 +156,14 @@ def emitted_table(
 
 
 def freezer(schema: Schema, *, checks: bool) -> Callable[[Any], Any] | None:
-    """Return what turns a row of user code into one that nobody changes any more.
+    """Return a function that freezes rows of user code, so that nobody changes them.
 
-    Rows may hold lists that are state, and handles that serve the next key soon.
-    None if a tuple of these columns is frozen as it is.
+    Rows may hold lists that are state, and handles that serve the next key soon. None
+    if a tuple of these columns is frozen as it is.
 
     Args:
         schema: The declared columns.
-        checks: Look at all values now, so that a bad one is told apart from the rest.
+        checks: Check all values now, so that a bad one is told apart from the rest.
     """
     codecs = [(i, f.name, codec_of(f.type)) for i, f in enumerate(schema.fields)]
     wanted = codecs if checks else [c for c in codecs if c[2].is_mutable]
@@ -175,8 +183,23 @@ def freezer(schema: Schema, *, checks: bool) -> Callable[[Any], Any] | None:
     return freeze
 
 
+def check_rows(rows: Any) -> None:
+    """Refuse what is not rows, but a row, or nothing that can be gone through.
+
+    Raises:
+        RowError: It is such.
+    """
+    if isinstance(rows, str | bytes | dict | Record):
+        kind = type(rows).__name__
+        message = f"yield the row, or return a list of rows, instead of a {kind}"
+        raise RowError(message)
+    if not isinstance(rows, Iterable):
+        message = f"yield rows, or return a list of rows; got {rows!r:.200}"
+        raise RowError(message)
+
+
 def as_tuple(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
-    """Return a row that user code gave as a tuple in column order.
+    """Return a row that user code emitted as a tuple in column order.
 
     Raises:
         RowError: It has other columns.
@@ -184,8 +207,7 @@ def as_tuple(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
     if isinstance(row, dict):
         unknown = [n for n in row if n not in names]
         if unknown:
-            message = f"unknown columns {unknown} in {row!r:.200}; declared: {names}"
-            raise RowError(message)
+            raise RowError(_unknown_column(unknown[0], names, row))
         return tuple(row.get(n) for n in names)
     if isinstance(row, Record):
         known = row.as_dict()
@@ -196,10 +218,21 @@ def as_tuple(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
         return (row,)
     if all(hasattr(row, n) for n in names):  # a dataclass
         return tuple(getattr(row, n) for n in names)
-    message = f"expected {len(names)} values for columns {names}, found {row!r:.200}"
-    if not isinstance(row, tuple | list):
-        message += "; yield rows, or return a list of rows"
+    columns = f"{len(names)} values ({', '.join(names)})"
+    if isinstance(row, tuple | list):
+        message = f"a row needs {columns}, got {len(row)}: {row!r:.200}"
+    else:
+        message = (
+            f"a row needs {columns}, got {row!r:.200}; yield rows, or return a list of"
+            " rows"
+        )
     raise RowError(message)
+
+
+def _unknown_column(name: object, names: tuple[str, ...], row: object) -> str:
+    near = did_you_mean(name, names)
+    told = f"a row has no column {name!r}, only {', '.join(names)}, got {row!r:.200}"
+    return f"{told}; {near}" if near else told
 
 
 def _array(values: list[Any], name: str, kind: Type) -> pa.Array:
@@ -216,8 +249,8 @@ def _array(values: list[Any], name: str, kind: Type) -> pa.Array:
 
 
 def _bad_value(name: str, kind: Type, found: Any, error: Exception) -> RowError:
-    text = f"column {name!r} is {kind.ddl}, found {found!r:.200}: {error}"
-    return RowError(text)
+    text = f"column {name!r} needs {kind.ddl}, got {found!r:.200}"
+    return RowError(f"{text} ({error})")
 
 
 def _is_bad(value: Any, normalise: Any) -> bool:

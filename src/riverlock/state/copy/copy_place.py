@@ -45,7 +45,7 @@ class Spot:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until nobody else moves the copy, or takes from it."""
+        """Wait until nobody else moves the copy, or reads from it."""
         self._lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock.open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -67,7 +67,7 @@ class Spot:
 
     @contextmanager
     def marked(self, token: str) -> Iterator[None]:
-        """Leave a mark while the copy is used: if we die, it may be because of it."""
+        """Leave a mark while the copy is used: if we die, the copy may be the cause."""
         self._busy.mkdir(mode=0o700, parents=True, exist_ok=True)
         mine = self._busy / f"{os.getpid()}-{token}"
         mine.touch()
@@ -84,7 +84,7 @@ class Spot:
         return any(owner == token for _, owner in self._dead_marks())
 
     def forget_crashes(self) -> None:
-        """Remove the marks of processes that are no more."""
+        """Remove the marks of dead processes."""
         for mark, _ in self._dead_marks():
             mark.unlink(missing_ok=True)
 
@@ -103,5 +103,5 @@ class Spot:
         return self._redo / f"{stem}.redo"
 
     def redos(self) -> Iterator[Path]:
-        """Give all of these files."""
+        """Yield all of these files."""
         return self._redo.iterdir()

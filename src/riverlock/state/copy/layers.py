@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riverlock.state.columns.key_columns import window_ends
+from riverlock.state.columns.key_columns import ordinals_of
 from riverlock.state.columns.packed import bytes_of
 from riverlock.state.columns.python_rows import first_places
 
@@ -45,9 +45,9 @@ class Layer:
         return cls(pa.array(ids, pa.binary()), pa.array(rows, pa.binary()))
 
     @cached_property
-    def window_ends(self) -> np.ndarray:
-        """When the windows end that the ids are of, if they are of windows."""
-        return window_ends(self.ids)
+    def ordinals(self) -> np.ndarray:
+        """The numbers that order the ids, if they are ordered."""
+        return ordinals_of(self.ids)
 
     @property
     def are_gone(self) -> np.ndarray:
@@ -94,8 +94,8 @@ class Layers:
     def __init__(self) -> None:
         """Begin without any."""
         self._layers: list[Layer] = []  # newest first
-        # No older store has entries of windows that end later than this; None: it may.
-        self.floor_us: int | None = None
+        # No older store has ordinals greater than this; None: it may.
+        self.floor: int | None = None
         # Made when single ids are asked for again and again.
         self._index: dict[bytes, bytes] | None = None
         self._gets = 0
@@ -124,10 +124,10 @@ class Layers:
         return self._layers[0]
 
     def _without_gone(self, layer: Layer) -> Layer:
-        """Leave out windows that have come and gone above the store below."""
-        if self.floor_us is None or not len(layer.ids):
+        """Leave out rows that have come and gone above the store below."""
+        if self.floor is None or not len(layer.ids):
             return layer
-        return layer.where(~layer.are_gone | (layer.window_ends <= self.floor_us))
+        return layer.where(~layer.are_gone | (layer.ordinals <= self.floor))
 
     def as_dict(self) -> dict[bytes, bytes]:
         """Return all rows by id, DELETED ones too; not to be changed."""
@@ -135,52 +135,50 @@ class Layers:
             self._index = dict(zip(*self.merged().as_lists(), strict=True))
         return self._index
 
-    def between(self, after_us: int | None, until_us: int) -> Layers:
-        """Return the rows of windows that end in a span of time."""
+    def between(self, after: int | None, until: int) -> Layers:
+        """Return the rows of a span of ordinals."""
         found = Layers()
         for layer in self._layers:
-            ends = layer.window_ends
-            is_within = ends <= until_us
-            if after_us is not None:
-                is_within &= ends > after_us
+            ordinals = layer.ordinals
+            is_within = ordinals <= until
+            if after is not None:
+                is_within &= ordinals > after
             if is_within.any():
                 found._layers.append(layer.where(is_within))
         return found
 
-    def last_window(self) -> int | None:
-        """Return the latest end of any window, even of one gone."""
-        ends = [layer.window_ends for layer in self._layers if len(layer.ids)]
-        return max((int(mine.max()) for mine in ends), default=None)
+    def last_ordinal(self) -> int | None:
+        """Return the greatest ordinal, even of a row that is gone."""
+        every = [layer.ordinals for layer in self._layers if len(layer.ids)]
+        return max((int(mine.max()) for mine in every), default=None)
 
     def first_seen(self, layer: Layer) -> int | None:
-        """Return the earliest end of a window in an older layer not DELETED here."""
+        """Return the least ordinal in an older layer that is not DELETED here."""
         if not len(layer.ids):
             return None
-        lengths = pc.binary_length(self.find_windows(layer.ids))
+        lengths = pc.binary_length(self.find_ordered(layer.ids))
         is_seen = pc.fill_null(pc.greater(lengths, 0), True)  # noqa: FBT003 - a value
-        ends = layer.window_ends[is_seen.to_numpy(zero_copy_only=False)]
-        return int(ends.min()) if len(ends) else None
+        seen = layer.ordinals[is_seen.to_numpy(zero_copy_only=False)]
+        return int(seen.min()) if len(seen) else None
 
     def under(self, layer: Layer) -> None:
         """Put a layer below all others."""
         self._layers.append(layer)
 
-    def first_window(self, after_us: int) -> int | None:
-        """Return the earliest end of a window after an instant, even of one gone."""
-        later = [
-            layer.window_ends[layer.window_ends > after_us] for layer in self._layers
-        ]
-        return min((int(ends.min()) for ends in later if len(ends)), default=None)
+    def first_ordinal(self, after: int) -> int | None:
+        """Return the least ordinal that is greater, even of a row that is gone."""
+        later = [layer.ordinals[layer.ordinals > after] for layer in self._layers]
+        return min((int(mine.min()) for mine in later if len(mine)), default=None)
 
-    def find_windows(self, ids: pa.BinaryArray) -> pa.BinaryArray:
-        """Return the rows of ids, or DELETED; null if nothing is known of one."""
+    def find_ordered(self, ids: pa.BinaryArray) -> pa.BinaryArray:
+        """Return the rows of ids, or DELETED; null for unknown ones."""
         asked, left = ids, np.arange(len(ids))
-        ends = window_ends(ids)
-        span = (int(ends.min()) - 1, int(ends.max())) if len(ids) else (0, 0)
+        wanted = ordinals_of(ids)
+        span = (int(wanted.min()) - 1, int(wanted.max())) if len(ids) else (0, 0)
         # Of all that is found: the place of the id, and the row.
         places = [np.array([], dtype=np.int64)]
         rows = [pa.array([], pa.binary())]
-        # Other windows, most of them over, need not be looked through.
+        # Rows of other ordinals, which may be many, need not be looked through.
         for layer in self.between(*span)._layers:
             if not len(left):
                 break
@@ -198,14 +196,14 @@ class Layers:
         return pa.concat_arrays(rows).take(pa.array(indices, mask=is_missing))
 
     def get(self, entry_id: bytes) -> bytes | None:
-        """Return the row of an id, or DELETED; None if nothing is known of it."""
+        """Return the row of an id, or DELETED; None if it is unknown."""
         if self._index is None and self._gets < _FEW:
             self._gets += 1
             return self.get_many([entry_id])[0]
         return self.as_dict().get(entry_id)
 
     def get_many(self, ids: Sequence[bytes]) -> list[bytes | None]:
-        """Return the rows of some ids, or DELETED; None if nothing is known of one."""
+        """Return the rows of some ids, or DELETED; None for unknown ones."""
         asked = pa.array(ids, pa.binary())
         left = np.arange(len(ids))
         found = np.full(len(ids), None, dtype=object)

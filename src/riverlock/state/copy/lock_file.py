@@ -1,7 +1,7 @@
 """The lock file of an LMDB environment, which LMDB maps into memory.
 
-What a mapped file lacks on a full disk is told by a signal that ends the process. So
-the disk is asked for all of it before, where the answer is an error.
+If a full disk cannot provide a mapped file, a signal ends the process. So we ask the
+disk for all of it beforehand, where the answer is an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BYTES = 64 * (READERS - 1) + 192
 
 
 def reserve(path: Path) -> None:
-    """Have the disk give all of a lock file, which is made if there is none.
+    """Have the disk allocate all of a lock file, which is made if there is none.
 
     Not while this process has it open: closing a file gives up the locks that the
     process has on it.

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from riverlock.core.times import END_US
-from riverlock.state.keys import time_bytes, time_of, window_of, window_span
+from riverlock.state.keys import (
+    MAX_ORDINAL,
+    ordinal_of,
+    ordinal_span,
+    time_bytes,
+    time_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,30 +78,30 @@ class MemoryStore:
         return list(map(self._entries.get, ids))
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Give the entries whose id begins with ``prefix``, in order."""
+        """Yield the entries whose id begins with ``prefix``, in order."""
         found = sorted(i for i in self._entries if i.startswith(prefix))
         return ((i, self._entries[i]) for i in found)
 
-    def windows(self, after_us: int | None, until_us: int) -> Rows:
-        """Return the entries of windows that end in a span of time."""
-        low, high = window_span(after_us, until_us)
+    def span(self, after: int | None, until: int) -> Rows:
+        """Return ordered entries of a span of ordinals."""
+        low, high = ordinal_span(after, until)
         ids = sorted(i for i in self._entries if low <= i[2:] < high)
         rows = [self._entries[i] for i in ids]
         return pa.array(ids, pa.binary()), pa.array(rows, pa.binary())
 
-    def get_windows(self, ids: pa.BinaryArray) -> pa.BinaryArray:
-        """Return the payloads of entries of windows, null for those that are not."""
+    def get_ordered(self, ids: pa.BinaryArray) -> pa.BinaryArray:
+        """Return the payloads of ordered entries, null for those that do not exist."""
         return pa.array(self.get_many(ids.to_pylist()), pa.binary())
 
-    def first_window(self, after_us: int) -> int | None:
-        """Return the earliest end of a window after an instant."""
-        ids, _ = self.windows(after_us, END_US)
-        return min((window_of(i)[0] for i in ids.to_pylist()), default=None)
+    def first_ordinal(self, after: int) -> int | None:
+        """Return the least ordinal that is greater."""
+        ids, _ = self.span(after, MAX_ORDINAL)
+        return min((ordinal_of(i)[0] for i in ids.to_pylist()), default=None)
 
-    def last_window(self) -> int | None:
-        """Return the latest end of any window."""
-        ids, _ = self.windows(None, END_US)
-        return max((window_of(i)[0] for i in ids.to_pylist()), default=None)
+    def last_ordinal(self) -> int | None:
+        """Return the greatest ordinal."""
+        ids, _ = self.span(None, MAX_ORDINAL)
+        return max((ordinal_of(i)[0] for i in ids.to_pylist()), default=None)
 
     def last(self, prefix: bytes) -> bytes | None:
         """Return the greatest id that begins with ``prefix``."""
@@ -105,7 +110,7 @@ class MemoryStore:
     def due_timers(
         self, kind: int, until_us: int
     ) -> Iterator[tuple[int, bytes, bytes]]:
-        """Give the due timers in time order."""
+        """Yield the due timers in time order."""
         until = bytes((kind,)) + time_bytes(until_us)
         for raw in sorted(self._timers):
             if raw[0] == kind and raw[:9] <= until:

@@ -49,7 +49,7 @@ class Neighbour:
             return reader.size * (groups[1] - groups[0]) // (end - first)
 
     def entries(self, share: Share) -> Iterator[Changes]:
-        """Give what groups have at its version, as changes of an empty store.
+        """Yield what groups have at its version, as changes of an empty store.
 
         Raises:
             StateCorruptedError: The copy is damaged: nothing of it is to be kept.

@@ -15,14 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from riverlock.snapshot.format.sealed import checksum
-from riverlock.state.columns.column_log import ColumnLog
 from riverlock.state.copy.layers import DELETED, Layer
 from riverlock.state.store import Changes
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from riverlock.state.changelog import ChangeLog
 
 __all__ = ["Redo", "forget_recent", "read_redo", "write_redo"]
 
@@ -55,17 +52,6 @@ class Redo:
         gone = [DELETED] * len(deletes)
         entries = [*puts, *deletes], [*puts.values(), *gone]
         return cls(entries, changes.timers, changes.expiries)
-
-    @classmethod
-    def of_log(cls, log: ChangeLog | ColumnLog) -> Redo:
-        """Make one of what a task logged."""
-        if isinstance(log, ColumnLog):
-            columns, rows_of = log.columns()
-            layer = Layer(columns, rows_of.fill_null(DELETED))
-            return cls(layer, log.timers, log.expiries)
-        ids, payloads = log.entries()
-        rows = [DELETED if p is None else p for p in payloads]
-        return cls((ids, rows), log.timers, log.expiries)
 
     @cached_property
     def fits(self) -> bool:

@@ -14,13 +14,14 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import merge
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from riverlock.state.columns.key_columns import sorted_places
 from riverlock.state.copy.layers import DELETED, Layer, Layers
+from riverlock.state.copy.memories import Memories
 from riverlock.state.copy.redo import Redo, read_redo, write_redo
 from riverlock.state.store import Changes, Rows, StateReader, Version
 
@@ -28,39 +29,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Memory", "Tail", "TailReader", "tail_at"]
+__all__ = ["Tail", "TailReader", "tail_at"]
 
 # More than these is flushed; up to twice as many rows, since the same keys may be in
 # several layers. A file costs a restarted worker a few milliseconds.
 _MAX_ROWS = 100_000
-# Windows are deleted soon, most of them before they have been in LMDB at all.
-_MAX_WINDOWS = 400_000
+# Ordered rows are deleted soon, most of them before they were in LMDB at all.
+_MAX_ORDERED = 400_000
 _MAX_FILES = 64
 _MAX_BYTES = 64 << 20
-# Before any window ends.
-_NEVER = -(1 << 63)
+# Less than any ordinal.
+_LEAST = -(1 << 63)
 # A worker may come to see every range of every operator: it keeps these in memory.
 _MAX_TAILS = 8
-
-
-class Memory(Protocol):
-    """What an operator remembers of a working copy, from version to version.
-
-    Made without arguments. It belongs to the operator; the copy only says where it is.
-    """
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is remembered."""
-
-    def be_at(self, version: Version | None) -> None:
-        """Be of a version: what is known of any other one is dropped."""
-
-    def follow(self, layer: Layer, before: Version, after: Version) -> None:
-        """Take the changes that lead from one version to the next."""
-
-
-M = TypeVar("M", bound=Memory)
 
 
 class Tail:
@@ -70,15 +51,13 @@ class Tail:
         """Name the folder of its files; nothing is read yet."""
         self._folder = folder
         self.layers = Layers()
-        self._memories: dict[type[Any], Memory] = {}
-        # The version that a task reads, and that memories are of.
-        self._at: Version | None = None
+        self.memories = Memories()
         self._start: Version | None = None
         # What the files in memory lead to.
         self._end: Version | None = None
         self._files = self._bytes = 0
-        # All that LMDB has of windows that end until then is deleted here.
-        self.gone_until_us: int | None = None
+        # All that LMDB has of ordinals until this one is deleted here.
+        self.gone_until: int | None = None
 
     @property
     def is_full(self) -> bool:
@@ -86,7 +65,7 @@ class Tail:
         if self._files >= _MAX_FILES or self._bytes >= _MAX_BYTES:
             return True
         # Half of them may be hidden: merge before counting, not in every epoch.
-        limit = _MAX_ROWS if self.layers.floor_us is None else _MAX_WINDOWS
+        limit = _MAX_ROWS if self.layers.floor is None else _MAX_ORDERED
         return self.layers.size >= 2 * limit and len(self.layers.merged().ids) >= limit
 
     @property
@@ -94,28 +73,10 @@ class Tail:
         """Whether nothing waits."""
         return not self.layers.size
 
-    @property
-    def remembers(self) -> bool:
-        """Whether an operator remembers anything of the version that is read."""
-        return not all(memory.is_empty for memory in self._memories.values())
-
-    def be_at(self, version: Version | None) -> None:
-        """Say which version is read: what is remembered of others is dropped."""
-        self._at = version
-        for memory in self._memories.values():
-            memory.be_at(version)
-
-    def memory(self, kind: type[M]) -> M:
-        """Return what an operator remembers of the version that is read."""
-        if kind not in self._memories:
-            self._memories[kind] = kind()
-            self._memories[kind].be_at(self._at)
-        return cast("M", self._memories[kind])
-
     def follow(
         self, start: Version, until: int, token_of: Callable[[int], str | None]
     ) -> Version:
-        """Come as far as files lead from an LMDB file's version; returns how far.
+        """Come as far as files lead from an LMDB file's version; return how far.
 
         Args:
             start: The version of the LMDB file.
@@ -179,19 +140,19 @@ class Tail:
         return Redo(entries, redo.timers, redo.expiries).changes()
 
     def settle(self, reader: StateReader) -> None:
-        """Take note of which windows the LMDB file has: all later ones are here only.
+        """Take note of the ordinals that LMDB has: rows of greater ones are here only.
 
-        Entries of those are not written to LMDB, to be deleted there, if they come and
-        go while they wait.
+        Those are not written to LMDB, to be deleted there, if they come and go while
+        they wait.
         """
-        if self.layers.floor_us is None:
-            last = reader.last_window()
-            self.layers.floor_us = _NEVER if last is None else last
+        if self.layers.floor is None:
+            last = reader.last_ordinal()
+            self.layers.floor = _LEAST if last is None else last
 
     def forget(self) -> None:
         """Drop what is in memory."""
         self.layers = Layers()
-        self.gone_until_us = None
+        self.gone_until = None
         self._start = self._end = None
         self._files = self._bytes = 0
 
@@ -205,8 +166,7 @@ class Tail:
     def _take(self, redo: Redo, version: Version, path: Path) -> None:
         self.layers.push(redo.layer)
         assert self._end
-        for memory in self._memories.values():
-            memory.follow(redo.layer, self._end, version)
+        self.memories.follow(redo.layer, self._end, version)
         self._end = version
         self._files += 1
         with suppress(OSError):
@@ -245,10 +205,6 @@ class TailReader:
         self.last, self.due_timers = reader.last, reader.due_timers
         self.first_timer = reader.first_timer
 
-    def memory(self, kind: type[M]) -> M:
-        """Return what an operator remembers of this version."""
-        return self._tail.memory(kind)
-
     def get(self, entry_id: bytes) -> bytes | None:
         """Return the payload of an entry."""
         known = self._layers.get(entry_id)
@@ -269,7 +225,7 @@ class TailReader:
         return found
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Give the entries whose id begins with ``prefix``, in order."""
+        """Yield the entries whose id begins with ``prefix``, in order."""
         if prefix:
             # What belongs to a key beside its row; nothing of that kind waits.
             yield from self._reader.scan(prefix)
@@ -279,49 +235,46 @@ class TailReader:
         older = (pair for pair in self._reader.scan(prefix) if pair[0] not in rows)
         yield from merge(mine, older)
 
-    def windows(self, after_us: int | None, until_us: int) -> Rows:
-        """Return the entries of windows that end in a span, in the order of ids."""
+    def span(self, after: int | None, until: int) -> Rows:
+        """Return ordered entries of a span of ordinals, in the order of ids."""
         tail = self._tail
         tail.settle(self._reader)
-        mine = self._layers.between(after_us, until_us)
+        mine = self._layers.between(after, until)
         # What is gone from LMDB for good is not read again.
-        bounds = [t for t in (after_us, tail.gone_until_us) if t is not None]
+        bounds = [t for t in (after, tail.gone_until) if t is not None]
         since = max(bounds, default=None)
-        if since is None or since < until_us:
-            below = Layer(*self._reader.windows(since, until_us))
+        if since is None or since < until:
+            below = Layer(*self._reader.span(since, until))
             seen = mine.first_seen(below)
             if seen is not None:
                 mine.under(below)
-            if after_us is None:
-                tail.gone_until_us = until_us if seen is None else seen - 1
+            if after is None:
+                tail.gone_until = until if seen is None else seen - 1
         whole = mine.merged()
         live = whole.where(~whole.are_gone)
         # In order: results must not depend on what lies where.
         order = pa.array(sorted_places(live.ids))
         return live.ids.take(order), live.rows.take(order)
 
-    def get_windows(self, ids: pa.BinaryArray) -> pa.BinaryArray:
-        """Return the payloads of entries of windows, null for those that are not."""
-        found = self._layers.find_windows(ids)
+    def get_ordered(self, ids: pa.BinaryArray) -> pa.BinaryArray:
+        """Return the payloads of ordered entries, null for those that do not exist."""
+        found = self._layers.find_ordered(ids)
         unknown = found.is_null()
         if found.null_count:
-            older = self._reader.get_windows(ids.filter(unknown))
+            older = self._reader.get_ordered(ids.filter(unknown))
             found = pc.replace_with_mask(found, unknown, older)
         return pc.if_else(pc.equal(pc.binary_length(found), 0), None, found)
 
-    def first_window(self, after_us: int) -> int | None:
-        """Return the earliest end of a window after an instant.
-
-        Windows in the future are never deleted: what LMDB has is still there.
-        """
+    def first_ordinal(self, after: int) -> int | None:
+        """Return the least ordinal that is greater; its entries may be gone since."""
         layers, reader = self._layers, self._reader
-        found = layers.first_window(after_us), reader.first_window(after_us)
-        return min((end for end in found if end is not None), default=None)
+        found = layers.first_ordinal(after), reader.first_ordinal(after)
+        return min((each for each in found if each is not None), default=None)
 
-    def last_window(self) -> int | None:
-        """Return the latest end of any window; some may be gone."""
-        found = self._layers.last_window(), self._reader.last_window()
-        return max((end for end in found if end is not None), default=None)
+    def last_ordinal(self) -> int | None:
+        """Return the greatest ordinal; its entries may be gone since."""
+        found = self._layers.last_ordinal(), self._reader.last_ordinal()
+        return max((each for each in found if each is not None), default=None)
 
 
 # The tails of this process, most recently used last.

@@ -1,7 +1,7 @@
 """Brings a task's working copy to the version its epoch begins at.
 
-Situations: the copy is there already; it is one or more committed epochs behind; it is
-of another schema, another timeline or damaged; there is none, but other ranges of this
+Situations: the copy is already there; it is one or more committed epochs behind; it is
+of another schema, another timeline or damaged; there is none, but other ranges on this
 machine have its key groups; there is nothing. Changes of the last epoch are usually
 found in a local *redo* file, as bytes that need no decoding; otherwise they are read
 from the snapshot. A copy never holds anything that was not committed.
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from riverlock.snapshot.format.records import StateFile
-    from riverlock.state.changelog import ChangeLog
-    from riverlock.state.columns.column_log import ColumnLog
+    from riverlock.state.changelog import EntryLog
     from riverlock.state.copy.baseline import Baseline
+    from riverlock.state.copy.memories import Memories
     from riverlock.state.copy.neighbours import Range
     from riverlock.state.layout import StateLayout
     from riverlock.storage.base import Storage
@@ -84,13 +84,13 @@ class WorkingCopy:
     ) -> Iterator[StateReader]:
         """Open a view of exactly the baseline.
 
-        Two attempts of a task may run on one machine, even of different epochs. The
-        copy is moved by one at a time, and the view is taken before the next may move
-        it; after that LMDB keeps the view as it is.
+        Two attempts of a task may run on one machine, even of different epochs. One at
+        a time moves the copy, and the view is taken before the next may move it; after
+        that LMDB keeps the view as it is.
 
         Raises:
             SnapshotCorruptedError: A needed file is missing or altered.
-            StateCorruptedError: The copy is damaged: throw it away and come again.
+            StateCorruptedError: The copy is damaged: throw it away and try again.
         """
         with ExitStack() as stack:
             with self._spot.alone():
@@ -101,9 +101,13 @@ class WorkingCopy:
                     self.store.purge(base.now_us, _PURGE_PER_EPOCH)
                 reader = stack.enter_context(self.store.read())
             tail = self._tail
-            tail.be_at(base.version(layout))
-            is_plain = tail.is_empty and not tail.remembers
-            yield reader if is_plain else TailReader(reader, tail)
+            tail.memories.be_at(base.version(layout))
+            yield reader if tail.is_empty else TailReader(reader, tail)
+
+    @property
+    def memories(self) -> Memories:
+        """What operators remember of the copy: of what is read, while it is read."""
+        return self._tail.memories
 
     def throw_away(self) -> None:
         """Forget the copy: the next one is built from the snapshot."""
@@ -113,7 +117,7 @@ class WorkingCopy:
     def _clear(self) -> None:
         self.store.clear()
         self._tail.clear()
-        self._tail.be_at(None)
+        self._tail.memories.be_at(None)
 
     def bring_to(self, base: Baseline, layout: StateLayout, storage: Storage) -> None:
         """Make the store hold exactly the baseline.
@@ -143,13 +147,13 @@ class WorkingCopy:
         self._forget_redo(wanted.epoch)
 
     def _build(self, way: _Way, *, instead_of: list[StateFile] | None = None) -> bool:
-        """Make the copy anew, of what other copies have and of the store.
+        """Make the copy anew, from other copies and the store.
 
         Args:
             way: To the version that is wanted.
-            instead_of: Files that would bring the copy there as it is. Then it is made
-                anew only if nothing of the store is needed for it, and if fewer entries
-                are taken than would have to be read.
+            instead_of: Files that would bring the existing copy there. Then it is made
+                anew only if nothing is needed from the store, and if fewer entries are
+                taken than would have to be read.
 
         Returns:
             Whether it was made.
@@ -249,11 +253,9 @@ class WorkingCopy:
         self.files_read += 1
         return changes_of(read_table(way.storage, file, groups), way.layout)
 
-    def write_redo(
-        self, path: str, log: ChangeLog | ColumnLog, layout: StateLayout
-    ) -> None:
+    def write_redo(self, path: str, log: EntryLog, layout: StateLayout) -> None:
         """Keep the bytes of a change file until it is known whether it counts."""
-        write_redo(self._spot.redo_of(path), Redo.of_log(log), layout.digest)
+        write_redo(self._spot.redo_of(path), log.redo(), layout.digest)
 
     def _forget_redo(self, epoch: int) -> None:
         with suppress(OSError, ValueError):
@@ -264,7 +266,7 @@ class WorkingCopy:
 
 @dataclass(frozen=True)
 class _Way:
-    """Where a copy is to come, and what it needs for it."""
+    """Where a copy must go, and what it needs for that."""
 
     base: Baseline
     wanted: Version
@@ -273,7 +275,7 @@ class _Way:
 
     @property
     def half(self) -> Version:
-        """What is no version: dying half way leads to a rebuild."""
+        """A version that does not exist: dying half way leads to a rebuild."""
         return Version(self.wanted.epoch, "incomplete", "")
 
 

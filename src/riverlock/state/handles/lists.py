@@ -60,6 +60,10 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
         for value in list(values):
             self.append(value)
 
+    def __add__(self, values: Iterable[V]) -> list[V]:
+        """Return a new list; the state is as it was."""
+        return [*self, *values]
+
     def __iadd__(self, values: Iterable[V]) -> Self:
         """Add elements at the end: ``self.recent += [x]``."""
         self.extend(values)
@@ -113,7 +117,7 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
         return self._old
 
     def __iter__(self) -> Iterator[V]:
-        """Give the elements in order."""
+        """Yield the elements in order."""
         self._hand_out(None)
         return iter([*self._load(), *self._new])
 

@@ -109,6 +109,10 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
             self[key] = default
         return self[key]
 
+    def __or__(self, values: Mapping[Any, V]) -> dict[Any, V]:
+        """Return a new dictionary; the state is as it was."""
+        return {**self, **values}
+
     def __ior__(self, values: Mapping[Any, V]) -> Self:
         """Write several entries: ``self.seen |= {...}``."""
         self.update(values)
@@ -139,7 +143,7 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
         self._is_whole = True
 
     def __iter__(self) -> Iterator[Any]:
-        """Give the keys in the order of their bytes."""
+        """Yield the keys in the order of their bytes."""
         self._load()
         return iter(
             [

@@ -155,7 +155,7 @@ def test_a_table_with_other_columns_is_refused_before_anything_runs(
 
 @pytest.mark.parametrize(
     ("columns", "message"),
-    [("nobody", "one of user, n, at"), ("at", "found at timestamp")],
+    [("nobody", "one of user, n, at"), ("at", "got at timestamp")],
 )
 def test_partitions_that_cannot_be_are_refused(
     tmp_path: Path, columns: str, message: str

@@ -118,6 +118,6 @@ def test_an_epoch_that_was_staged_in_a_place_that_is_gone_is_refused(
     voted = run(str(local), tmp_path / "store").stage(1, [(1, "a", 1)])
     local.rename(tmp_path / "elsewhere")
 
-    with pytest.raises(CommitRejectedError, match="not there any more"):
+    with pytest.raises(CommitRejectedError, match="no longer exists"):
         run(f"file://{objects}", tmp_path / "store", 2).commit(1, voted)
     assert not local.exists()

@@ -248,7 +248,7 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidConfigError, match="above zero"):
         rl.sinks.http("http://host", rate=0)
     use = SinkUse(uid="out", schema=schema_of("id bigint"), replaces=True)
-    with pytest.raises(InvalidFlowError, match="takes no rows away"):
+    with pytest.raises(InvalidFlowError, match="removes no rows"):
         rl.sinks.http("http://host").stager(use)
 
 

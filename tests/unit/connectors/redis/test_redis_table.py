@@ -67,7 +67,7 @@ def test_what_the_sink_wrote_is_found(url: str, tmp_path: Path, shape: str) -> N
     tokens = sink.stager(use).stage(table, point)
     committer.commit(0, SinkOutput(kind="redis", tokens=tuple(tokens), rows=len(rows)))
 
-    mine = rl.sources.redis(
+    mine = rl.tables.redis(
         url, key=f"{shape}[x]:{{user}}:end", schema=TYPES, shape=shape
     )
 
@@ -79,7 +79,7 @@ def test_columns_may_be_in_the_key_alone(url: str) -> None:
     server = redis.Redis.from_url(url)
     server.hset("rate:EUR:2026", mapping={"rate": "1.5"})
     server.hset("rate:USD:2026", mapping={"other": "x"})
-    mine = rl.sources.redis(
+    mine = rl.tables.redis(
         url, key="rate:{coin}:{year}", schema="coin string, year int, rate double"
     )
 
@@ -96,7 +96,7 @@ def test_decimals_keep_all_digits(url: str, shape: str) -> None:
         server.hset("cents:1", mapping={"cents": digits, "x": "1.5"})
     else:
         server.set("cents:1", f'{{"cents": {digits}, "x": 1.5, "more": [1]}}')
-    mine = rl.sources.redis(
+    mine = rl.tables.redis(
         url,
         key="cents:{n}",
         schema="n int, cents decimal(38,2), x double, none bigint",
@@ -112,7 +112,7 @@ def test_decimals_keep_all_digits(url: str, shape: str) -> None:
 def test_keys_that_can_be_read_in_two_ways_are_not_guessed(url: str) -> None:
     server = redis.Redis.from_url(url)
     server.hset("of:1:2:3", mapping={"a": "1", "b": "2:3", "n": "7"})
-    mine = rl.sources.redis(url, key="of:{a}:{b}", schema="a string, b string, n int")
+    mine = rl.tables.redis(url, key="of:{a}:{b}", schema="a string, b string, n int")
 
     assert mine.table().to_pylist() == [{"a": "1", "b": "2:3", "n": 7}]
 
@@ -123,7 +123,7 @@ def test_keys_that_can_be_read_in_two_ways_are_not_guessed(url: str) -> None:
 
 def test_a_server_that_does_not_let_us_in_is_not_waited_for(url: str) -> None:
     wrong = url.replace("://", "://me:s3cret@")
-    mine = rl.sources.redis(wrong, key="x:{n}", schema="n int")
+    mine = rl.tables.redis(wrong, key="x:{n}", schema="n int")
 
     with pytest.raises(SourceError) as caught:
         mine.table()
@@ -138,11 +138,11 @@ def test_values_of_another_kind_are_loud(url: str) -> None:
 
     for key in ("odd:{id}", "text:{id}"):
         with pytest.raises(SourceError):
-            rl.sources.redis(url, key=key, schema="id int, n int").table()
+            rl.tables.redis(url, key=key, schema="id int, n int").table()
 
 
 def test_a_server_that_is_away_is_said_to_be_away() -> None:
-    mine = rl.sources.redis(
+    mine = rl.tables.redis(
         "redis://:s3cret@127.0.0.1:9/0", key="u:{id}", schema="id int"
     )
 
@@ -168,6 +168,6 @@ def test_arguments_that_do_not_fit_are_refused(wrong: dict[str, Any]) -> None:
     given |= wrong
 
     with pytest.raises(InvalidConfigError) as caught:
-        rl.sources.redis(given.pop("url"), **given)
+        rl.tables.redis(given.pop("url"), **given)
 
     assert "s3cret" not in str(caught.value)

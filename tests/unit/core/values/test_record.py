@@ -45,7 +45,7 @@ def test_record_maker_takes_values_as_they_are_read() -> None:
 def test_record_names_the_columns_there_are() -> None:
     record = record_class(schema_of("user string"))("ann")
 
-    with pytest.raises(KeyError, match="there is user"):
+    with pytest.raises(KeyError, match="only user"):
         record["usr"]
 
 

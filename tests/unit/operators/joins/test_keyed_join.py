@@ -149,8 +149,8 @@ def source(schema: str) -> Any:
     return rl.sources.files("nowhere", format="json", schema=schema)
 
 
-def streams() -> tuple[Any, Any]:
-    flow = rl.Flow("joins")
+def streams(flow: rl.Flow | None = None) -> tuple[Any, Any]:
+    flow = flow or rl.Flow("joins")
     return (
         flow.read(source(ORDERS), uid="orders"),
         flow.read(source(RATES), uid="rates"),
@@ -182,7 +182,8 @@ def test_latest_join_refuses_no_duration(option: Any) -> None:
 
 
 def test_joins_run_without_spark() -> None:
-    orders, rates = streams()
+    flow = rl.Flow("joins")
+    orders, rates = streams(flow)
     left = orders.event_time("at").key_by("user")
     right = rates.event_time("since").key_by("account")
     joined = left.join(right, within=("-5m", "10m"), how="left", uid="join")
@@ -192,7 +193,7 @@ def test_joins_run_without_spark() -> None:
     left.lookup(right, uid="lookup").write(rl.sinks.memory(), uid="now")
 
     run = run_local(
-        orders.flow,
+        flow,
         {
             "orders": [("ann", 1, at(0)), ("ann", 2, at(20)), ("ann", 3, at(1))],
             "rates": [(1.0, "ann", at(0)), (2.0, "ann", at(20)), (3.0, "ann", at(40))],

@@ -107,9 +107,9 @@ def test_windows_without_gaps_are_expected(window: Any) -> None:
 def test_a_join_has_bounds_or_a_window() -> None:
     _, orders, payments = streams()
 
-    with pytest.raises(InvalidFlowError, match=r"either within=.* found none"):
+    with pytest.raises(InvalidFlowError, match=r"either within=.* got none"):
         orders.join(payments)
-    with pytest.raises(InvalidFlowError, match=r"either within=.* found both"):
+    with pytest.raises(InvalidFlowError, match=r"either within=.* got both"):
         orders.join(payments, within=("0s", "1s"), window=rl.tumbling("1m"))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from riverlock.core.errors import StateTypeError
-from riverlock.operators.built_in import MapWithState
+from riverlock.operators.by_key.map_with_state import MapWithState
 from riverlock.program.process import Process
 from riverlock.state.spec import List, Map, Value
 from riverlock.testing import harness

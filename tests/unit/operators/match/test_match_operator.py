@@ -9,9 +9,9 @@ import pytest
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError, UserCodeError
 from riverlock.core.types import schema_of
+from riverlock.operators.base import BuiltIn
 from riverlock.operators.match.match_operator import Match
 from riverlock.program.pattern import Pattern
-from riverlock.program.process import Process
 from riverlock.program.time_basis import Timing
 from riverlock.testing import run_local
 from riverlock.testing.harness import Harness, harness
@@ -42,7 +42,7 @@ def times(events: dict[str, Any]) -> Any:
     return events["cart"].user, [e.at for e in events.values()]
 
 
-def bound(pattern: Pattern, *, has_event_time: bool = True) -> Process:
+def bound(pattern: Pattern, *, has_event_time: bool = True) -> BuiltIn:
     timing = Timing(has_event_time=has_event_time)
     output = schema_of("user string, times array<timestamp>")
     process = Match(pattern, output, times, timing)
@@ -299,9 +299,9 @@ def test_match_runs_in_one_thread_with_its_side_output() -> None:
 @pytest.mark.parametrize(
     ("pattern", "select", "what"),
     [
-        (rl.pattern("a", is_kind("a")), times, "pattern of match"),
-        ("a then b", times, "pattern of match"),
-        (cart_then_buy(), "times", "select of match"),
+        (rl.pattern("a", is_kind("a")), times, "a bound on its time"),
+        ("a then b", times, r"needs rl\.pattern"),
+        (cart_then_buy(), "times", "of the events of a match"),
     ],
 )
 def test_match_refuses_what_it_cannot_use(pattern: Any, select: Any, what: str) -> None:
@@ -317,7 +317,7 @@ def test_sides_of_built_in_operators_are_checked() -> None:
     source = rl.sources.files("in", format="json", schema=COLUMNS)
     keyed = flow.read(source).key_by("user")
 
-    with pytest.raises(InvalidFlowError, match=r"one of \['late'\]"):
+    with pytest.raises(InvalidFlowError, match=r"side outputs \(late\)"):
         keyed.match(cart_then_buy(), "n int", times).side("lost")
-    with pytest.raises(InvalidFlowError, match=r"one of \[\]"):
+    with pytest.raises(InvalidFlowError, match=r"side outputs \(none\)"):
         keyed.count().side("late")

@@ -12,11 +12,13 @@ from tests.unit.snapshot.small_flow import SmallFlow
 
 import riverlock as rl
 from riverlock.driver.run_options import RunOptions
-from riverlock.engines.jobs.runner import _Run
+from riverlock.driver.runner import Run
+from riverlock.flow.inside import program_of
 from riverlock.snapshot.format.records import Change, Request, Rescale, Stop
 from riverlock.snapshot.format.requests import add_request, requests_after, taken_at
 from riverlock.storage.local import LocalStorage
 
+NO_ENGINE: Any = None
 ROWS = [("a", 1)] * 12
 
 
@@ -120,7 +122,8 @@ def test_a_change_that_was_asked_before_an_operator_got_another_name(
     )
     code = rl.Flow("small").renamed({"op": "renamed", "left": "right"})
 
-    _Run(code, str(flow.store), RunOptions())._ask(driver, request)
+    run = Run(program_of(code), flow.catalog.storage, NO_ENGINE, RunOptions())
+    run._ask(driver, request)
 
     assert [each.number for each in taken] == [request.number]
     assert taken[0].what == Change(

@@ -244,7 +244,7 @@ def test_what_a_round_that_sleeps_will_put_back_keeps_its_files(
     def name() -> None:
         for file in Path(root(store), "regions/main/expiring").glob("*"):
             os.utime(file, (time.time() - 3_600,) * 2)
-        rl.stores.pin(f"{root(store)}@1", "v1")
+        rl.stores.savepoint(f"{root(store)}@1", "v1")
 
     def others() -> None:
         sweep(store, TIGHT)

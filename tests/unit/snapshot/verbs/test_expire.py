@@ -183,11 +183,11 @@ def test_a_lease_on_what_is_gone_is_refused_and_leaves_nothing(store: Catalog) -
 
 
 def test_a_name_can_be_taken_away(store: Catalog) -> None:
-    named = rl.stores.pin(f"{where(store)}@2", "v1", note="why")
+    named = rl.stores.savepoint(f"{where(store)}@2", "v1", note="why")
 
     assert store.resolve("v1").epoch == 2
-    assert rl.stores.unpin(where(store), "v1") == named
+    assert rl.stores.drop_savepoint(where(store), "v1") == named
     with pytest.raises(SnapshotNotFoundError, match="v1"):
-        rl.stores.unpin(where(store), "v1")
+        rl.stores.drop_savepoint(where(store), "v1")
     sweep(store, Retention(epochs=1))
     assert store.epochs() == [6]

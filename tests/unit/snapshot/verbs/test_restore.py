@@ -200,7 +200,7 @@ def test_what_was_decided_after_the_plan_is_not_undone(flow: SmallFlow) -> None:
     plan = plan_restore(flow.catalog, flow.catalog.manifest(3))
     rl.stores.restore(at(flow, 5))
 
-    with pytest.raises(InvalidConfigError, match="found epoch 10"):
+    with pytest.raises(InvalidConfigError, match="got epoch 10"):
         restore(flow.catalog, plan, now_us=1)
 
 

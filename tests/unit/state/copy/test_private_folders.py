@@ -39,7 +39,7 @@ def test_a_folder_of_another_user_is_refused(
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
 
-    with pytest.raises(InvalidConfigError, match=f"found one of user {owner}"):
+    with pytest.raises(InvalidConfigError, match=f"got one of user {owner}"):
         make_private(tmp_path / "b")
 
 
@@ -51,7 +51,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     (flow.store / ".working").mkdir()
     (flow.store / ".working" / record.id).symlink_to(elsewhere)
 
-    with pytest.raises(InvalidConfigError, match="found a link"):
+    with pytest.raises(InvalidConfigError, match="got a link"):
         flow.run()
 
     assert not list(elsewhere.iterdir())

@@ -1,4 +1,4 @@
-"""Values of a column as offsets carry them: JSON that says its type."""
+"""Values of a column as offsets store them: JSON that says its type."""
 
 from __future__ import annotations
 

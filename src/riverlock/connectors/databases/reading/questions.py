@@ -1,4 +1,4 @@
-"""Asking a database: statements, their values, and what its errors mean for us."""
+"""Queries a database: statements, their values, and what its errors mean for us."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _PATIENCE: Final = {
 
 
 class Database:
-    """One line to a database, opened when it is needed; threads take turns.
+    """One connection to a database, opened when it is needed; threads take turns.
 
-    Every method raises ``SourceUnavailableError`` if it does not answer, which is
-    waited for, and ``SourceError`` for what it would only say again.
+    Every method raises ``SourceUnavailableError`` if the database does not answer, in
+    which case the run waits, and ``SourceError`` for errors that would only recur.
     """
 
     def __init__(self, address: Address, uid: str) -> None:
@@ -49,11 +49,11 @@ class Database:
         self._turn = threading.RLock()
 
     def ask(self, text: str, *values: Any) -> list[Any]:
-        """Run a statement in a transaction of its own; returns its rows."""
+        """Run a statement in a transaction of its own; return its rows."""
         return self.use(lambda line: self._answers(line, text, values))
 
     def names(self, text: str) -> list[str]:
-        """Return the columns that a statement gives."""
+        """Return the columns that a statement returns."""
 
         def described(line: Any) -> list[str]:
             with closing(line.cursor()) as cursor:
@@ -111,7 +111,7 @@ class Database:
         return value.replace(tzinfo=None) if is_time else value
 
     def stream(self, text: str, *values: Any) -> Iterator[list[Any]]:
-        """Give the rows of a statement, some at a time, on a line of their own."""
+        """Yield the rows of a statement, some at a time, on their own connection."""
         try:
             with closing(self.dialect.connect()) as line:
                 if self.address.dialect in _PATIENCE:
@@ -129,7 +129,7 @@ class Database:
             raise self._failed(error, trouble) from None
 
     def _streaming(self, line: Any) -> Any:
-        """Return a cursor that does not take all rows into memory."""
+        """Return a cursor that does not read all rows into memory."""
         match self.address.dialect:
             case "postgresql":
                 return line.cursor("riverlock", binary=True)
@@ -149,7 +149,7 @@ class Database:
         )
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         with self._turn:
             line, self._connection = self._connection, None
             if line is None:

@@ -43,7 +43,7 @@ def between(column: str, lower: Any, upper: Any) -> tuple[str, list[Any]]:
 
 
 def changed(uid: str, *, planned: int, found: int) -> InputChangedError:
-    """Return the error of a range that has other rows than when it was planned."""
+    """Return the error for a range that has other rows than when it was planned."""
     return InputChangedError(
         epoch=None,
         reason=f"source {uid!r} has other rows than before",
@@ -61,7 +61,7 @@ class PieceReader:
     selection: Selection
 
     def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        """Give the rows of a piece, in order, each with its position.
+        """Yield the rows of a piece, in order, each with its position.
 
         Raises:
             SourceError: A value is not of its column's type.
@@ -114,7 +114,7 @@ def _boolean(value: Any) -> bool:
 
 def _number(value: Any) -> int:
     if isinstance(value, str | float):
-        message = f"{value!r} is no whole number"
+        message = f"{value!r} is not a whole number"
         raise ValueError(message)
     return int(value)
 
@@ -124,10 +124,10 @@ def _decimal(value: Any) -> Decimal:
 
 
 def _time(value: Any) -> datetime:
-    """Text, of SQLite, as ISO writes it; without a zone it is in UTC."""
+    """Parse the ISO text of SQLite; without a zone it is in UTC."""
     found = datetime.fromisoformat(value) if isinstance(value, str) else value
     if not isinstance(found, datetime):
-        message = f"{value!r} is no time"
+        message = f"{value!r} is not a time"
         raise ValueError(message)
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
@@ -139,7 +139,7 @@ def _time_ntz(value: Any) -> datetime:
 def _date(value: Any) -> date:
     found = date.fromisoformat(value) if isinstance(value, str) else value
     if not isinstance(found, date):
-        message = f"{value!r} is no date"  # Arrow would take a number for days
+        message = f"{value!r} is not a date"  # Arrow would take a number for days
         raise ValueError(message)
     return found
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import LongType, StructField, StructType
 
+from riverlock.connectors.databases.reading.added_behind import AddedBehind
 from riverlock.connectors.databases.reading.offsets import decoded, encoded
 from riverlock.connectors.databases.reading.questions import VALUE, Database
 from riverlock.connectors.databases.reading.ranges import (
@@ -18,6 +19,10 @@ from riverlock.connectors.databases.reading.ranges import (
 )
 from riverlock.connectors.databases.reading.selection import Selection, select
 from riverlock.connectors.databases.reading.settling import Settling, open_transactions
+from riverlock.connectors.databases.reading.table_place import (
+    check_same_table,
+    place_of_table,
+)
 from riverlock.core.errors import (
     RiverlockError,
     SourceError,
@@ -47,10 +52,11 @@ _PAUSE_SECONDS: Final = 0.05
 class SqlReader:
     """Fixes ranges of the column, and has tasks read them.
 
-    An offset is ``{"value": the last value read, "rows": how many rows so far}``; of a
-    bounded source also ``"until"``, the value it ends with. A range has the rows behind
-    its start's value, up to and with its end's. Their number is checked when they are
-    read: so that stages and tasks that read at different times read the same.
+    An offset is ``{"value": the last value read, "rows": how many rows so far}``, with
+    the place they were read from; for a bounded source also ``"until"``, the value it
+    ends with. A range has the rows after its start's value, up to and including its
+    end's. Their number is checked when they are read, so that stages and tasks that
+    read at different times read the same.
     """
 
     gives_positions = True
@@ -78,6 +84,7 @@ class SqlReader:
         self._watches = source.delay_us is None and (
             source.address.dialect == "postgresql"
         )
+        self._behind = AddedBehind(self._database, uid, source.column)
         self._known: Selection | None = None
 
     @property
@@ -87,23 +94,29 @@ class SqlReader:
         return self._known
 
     def initial(self) -> Any:
-        """Look at the table; a bounded source also looks where it ends.
+        """Examine the table; for a bounded source also where it ends.
 
         Raises:
-            InvalidFlowError: Table or column are not there, or of no use.
+            InvalidFlowError: Table or column do not exist, or cannot be used.
         """
         _ = self._selection
-        offset: dict[str, Any] = {"value": encoded(self._source.after), "rows": 0}
+        place = place_of_table(self._source)
+        offset = {"value": encoded(self._source.after), "rows": 0, **place}
         if self._source.bounded:
             newest = self._newest(offset["value"])
             offset["until"] = offset["value"] if newest is None else newest
         return offset
 
+    def check_place(self, offset: Any) -> None:
+        """Refuse to continue at another table, whose rows were not read so far."""
+        check_same_table(self._source, self._uid, offset)
+
     def latest(self, start: Any) -> Any:
-        """Return the greatest value behind which no smaller ones will come.
+        """Return the greatest value below which no new values will come.
 
         Raises:
-            SourceError: The column is null in a row.
+            SourceError: The column is null in a row, or a row was added with a value
+                that was passed already.
         """
         if "until" in start:
             if start["value"] != start["until"]:
@@ -111,13 +124,15 @@ class SqlReader:
             return {"value": start["until"]}
         self._check_nulls()
         newest = self._see(start)
+        if newest is None and start["rows"]:
+            self._behind.look(self._selection, start["value"])
         if newest is not None and self._takes_all:
             self._wait(start)
         is_settled = newest is not None and self._settling.settled is not None
         return {"value": self._settling.settled if is_settled else start["value"]}
 
     def _see(self, start: Any) -> Any:
-        """Return the greatest value there is, after thinking about it."""
+        """Return the greatest value there is, and have it settle."""
         newest = self._newest(start["value"])
         if newest is not None and not self._selection.is_unique:
             # More rows of the greatest value may come.
@@ -151,7 +166,7 @@ class SqlReader:
             self._see(start)
 
     def _newest(self, lower: Any, *, below: Any = None) -> Any:
-        """Return the greatest value behind another one, perhaps below a third."""
+        """Return the greatest value after another one, optionally below a third."""
         column = self._selection.column
         bounds = [(">", lower), ("<", below)]
         given = [(sign, value) for sign, value in bounds if value is not None]
@@ -189,7 +204,7 @@ class SqlReader:
             )
 
     def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
-        """Take so many rows, and those that have the last one's value."""
+        """Take that many rows, and those with the same value as the last one."""
         if latest["value"] in (None, start["value"]):
             return start
         chosen = self._selection
@@ -203,7 +218,8 @@ class SqlReader:
         rows = self._count(start["value"], end)
         if not rows and "until" not in start:
             return start  # they were deleted
-        return {**start, "value": end, "rows": start["rows"] + rows}
+        place = place_of_table(self._source)
+        return {**start, "value": end, "rows": start["rows"] + rows, **place}
 
     def _count(self, lower: Any, upper: Any) -> int:
         condition, values = between(self._selection.column, lower, upper)
@@ -217,7 +233,7 @@ class SqlReader:
         return "until" in start and start["until"] == start["value"]
 
     def rows_between(self, start: Any, end: Any) -> int | None:
-        """Return the number of rows that were counted; what waits is not counted."""
+        """Return the number of rows that were counted; waiting rows are not."""
         if start["value"] == end["value"]:
             return 0
         return end["rows"] - start["rows"] if "rows" in end else None
@@ -243,7 +259,7 @@ class SqlReader:
         )
 
     def pieces(self, start: Any, end: Any, tasks: int) -> list[Piece]:
-        """Cut a range into pieces of about as many rows; equal values stay together.
+        """Cut a range into pieces of about equal size; equal values stay together.
 
         Raises:
             InputChangedError: There are not as many rows as when it was planned.
@@ -293,7 +309,7 @@ class SqlReader:
         return {}
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         self._database.close()
 
 

@@ -96,7 +96,7 @@ class Selection:
 
     @property
     def rows(self) -> str:
-        """What stands between SELECT and WHERE."""
+        """The part between SELECT and WHERE."""
         return f"{', '.join(self.expressions)} FROM {self.source}"
 
     @property
@@ -111,12 +111,12 @@ class Selection:
 
 
 def select(database: Database, source: Sql, uid: str) -> Selection:
-    """Look at a table, or a query, before anything is read.
+    """Examine a table, or a query, before anything is read.
 
     Raises:
-        InvalidFlowError: Table or column are not there, or of no use.
-        SourceError: A file is not there, or a query is refused.
-        SourceUnavailableError: A table is not there, and waited for.
+        InvalidFlowError: Table or column do not exist, or cannot be used.
+        SourceError: A file does not exist, or a query is refused.
+        SourceUnavailableError: A table does not exist, and the source waits for it.
     """
     _check_file(source, uid)
     layout = None if source.table is None else _layout(database, source, uid)
@@ -160,9 +160,9 @@ def select(database: Database, source: Sql, uid: str) -> Selection:
 
 
 def _check_query(database: Database, chosen: Selection, uid: str) -> None:
-    """See that a query can be asked, and gives the columns.
+    """Check that a query can be run, and returns the columns.
 
-    SQLite would take the name of one that it does not know for a text.
+    SQLite would take an unknown name for a text.
     """
     found = database.names(f"SELECT * FROM {chosen.source} WHERE 1 = 0")
     known = {name.casefold() for name in found}
@@ -176,14 +176,14 @@ def _check_query(database: Database, chosen: Selection, uid: str) -> None:
 
 
 def _check_file(source: Sql, uid: str) -> None:
-    """See that a file of SQLite is there; a server is asked."""
+    """Check that a file of SQLite exists; for a server there is nothing to check."""
     file = Path(source.address.database)
     is_awaited = source.missing == "wait"
     if source.address.dialect == "sqlite" and not is_awaited and not file.exists():
         raise SourceError(
             uid,
-            what=f"{file} is not there",
-            hint="correct the path; missing='wait' waits until it comes",
+            what=f"{file} does not exist",
+            hint="correct the path; missing='wait' waits for it",
         )
 
 
@@ -196,7 +196,7 @@ def _expression(name: str, kind: Type, stored: str | None, text: str) -> str:
 
 
 def _stored(database: Database, layout: Layout | None) -> dict[str, str]:
-    """Return the types of a table's columns, of MySQL, which treats some in its way."""
+    """Return the types of a table's columns; MySQL treats some in its own way."""
     if layout is None or database.address.dialect != "mysql":
         return {}
     return {name: column.type for name, column in layout.columns.items()}
@@ -215,7 +215,7 @@ def _layout(database: Database, source: Sql, uid: str) -> Layout:
         f"source {uid!r}",
         expected=f"a table {table} at {database.address}",
         found="none",
-        hint="correct the name, or create it; missing='wait' waits until it comes",
+        hint="correct the name, or create it; missing='wait' waits for it",
     )
 
 
@@ -237,7 +237,7 @@ def _schema(database: Database, source: Sql, layout: Layout, uid: str) -> Schema
         if kind is None:
             raise InvalidFlowError(
                 f"column {name!r} of source {uid!r}",
-                expected="a declared type that says what its values are",
+                expected="a declared type that determines its values",
                 found=repr(column.type),
                 hint="name the columns to read and their types: schema=...",
             )
@@ -272,7 +272,7 @@ def _type(dialect: str, column: Column, *, is_unsigned: bool) -> Type | None:
 
 
 def _decimal(column: Column) -> Type:
-    """Return a decimal; text if none of ours has as many digits."""
+    """Return a decimal; text if no decimal of ours has that many digits."""
     if column.precision is None:
         return Type("decimal", precision=38, scale=18)
     scale = column.scale or 0

@@ -1,7 +1,7 @@
 """Which values of a growing column are settled: nobody can add smaller ones any more.
 
-Rows become visible when their transactions commit, not in the order of their values.
-A row that commits after one with a greater value was read would be missed for ever.
+Rows become visible when their transactions commit, not in the order of their values. A
+row that commits after one with a greater value was read would be missed for ever.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Settling:
     """Remembers the greatest value of a moment until it is settled.
 
     Attributes:
-        delay_us: How long it must have been there.
+        delay_us: How long the value must have been there.
         settled: The greatest value that is settled so far.
     """
 

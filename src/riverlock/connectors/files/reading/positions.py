@@ -1,4 +1,4 @@
-"""Positions of rows in files: by file as given, then by place in the file.
+"""Positions of rows in files: by the order of files, then by place in the file.
 
 Spark packs files into partitions by size, so its own row numbers will not do.
 """
@@ -32,7 +32,8 @@ def with_position(
 ) -> DataFrame:
     """Return a frame read from files with the position of each row.
 
-    From the top: the file, the split in it, the row. Each has the bits that it needs.
+    From the highest bits down: the file, the split in it, the row. Each has the bits
+    that it needs.
 
     Args:
         frame: What Spark read, directly from its files.

@@ -1,19 +1,22 @@
 """Files of a directory, each exactly once.
 
-The offset carries what has been read: a *base* file in the store lists the first files,
+The offset records what has been read: a *base* file in the store lists the first files,
 ``recent`` those since, so that every manifest is self-contained and stays small. The
-files of an epoch are named with size and time of change: reading it again later either
-gives the same rows or says which file has changed.
+files of an epoch are recorded with size and modification time: reading it again later
+either returns the same rows or says which file has changed.
 """
 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
@@ -35,7 +38,7 @@ from riverlock.snapshot.format.sealed import checksum
 from riverlock.spark.remote import bad_row_error
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 
     from riverlock.snapshot.format.store_layout import RegionPaths
     from riverlock.sources import Files
@@ -83,26 +86,29 @@ class FilesReader:
         )
         self._bytes_per_row = _FIRST_GUESS_BYTES_PER_ROW
         self._last_bytes = 0
-        # Where the plan under way starts and ends, what was read before it, and what
+        # Where the plan in progress starts and ends, what was read before it, and what
         # was found beyond. A plan may be dropped, or lose its epoch to another run.
         self._start: Any = None
         self._end: Any = None
-        self._seen: set[str] = set()
+        self._seen: dict[str, Entry] = {}
         self._bases: dict[str, list[Entry]] = {}
         self._found: list[Entry] = []
         self._counting: Observation | None = None
+        # Of the last range, if its files say it themselves.
+        self._stored_rows: int | None = None
 
     def initial(self) -> Any:
         """Nothing has been read.
 
         Raises:
-            SourceError: There is no such directory, and it is not to be waited for.
+            SourceError: There is no such directory, and the source does not wait for
+                it.
         """
         self._listing.is_there()
         return {"count": 0, "base": None, "recent": [], "path": self._source.path}
 
     def check_place(self, offset: Any) -> None:
-        """Refuse to go on with other files than those that were read so far."""
+        """Refuse to continue with other files than those that were read so far."""
         meant, mine = offset["path"], self._source.path
         if meant == mine:
             return
@@ -127,13 +133,17 @@ class FilesReader:
         """List the directory; new files are those not read before.
 
         Raises:
-            SourceError: It is not there any more, and is not to be waited for.
+            SourceError: It no longer exists, and the source does not wait for it.
         """
         self._go_to(start)
         is_there = self._listing.is_there()
-        known = self._seen | {e[0] for e in self._found}
-        files = self._listing.files() if is_there else ()
-        fresh = [e for e in files if e[0] not in known]
+        known = self._seen.keys() | {e[0] for e in self._found}
+        fresh = []
+        for entry in self._listing.files() if is_there else ():
+            if entry[0] not in known:
+                fresh.append(entry)
+            elif self._seen.get(entry[0], entry) != entry:
+                self._listing.tell_changed(entry[0])
         self._found += sorted(fresh, key=lambda e: (e[2], e[0]))
         return {"count": start["count"] + len(self._found)}
 
@@ -160,17 +170,16 @@ class FilesReader:
         return self._end
 
     def _go_to(self, start: Any) -> None:
-        """Stand where a plan starts; only what lies before it has been read."""
+        """Go to where a plan starts; only what lies before it has been read."""
         if start == self._start:
             return
         self.check_place(start)
         if self._start is not None and start == self._end:
             taken = start["count"] - self._start["count"]
-            read = {e[0] for e in self._found[:taken]}
+            self._seen |= {e[0]: e for e in self._found[:taken]}
             self._found = self._found[taken:]
-            self._seen |= read
         else:
-            self._seen = {e[0] for e in self._entries(start)}
+            self._seen = {e[0]: e for e in self._entries(start)}
             self._found = [e for e in self._found if e[0] not in self._seen]
         self._start, self._end = start, None
 
@@ -212,18 +221,35 @@ class FilesReader:
     def read(self, start: Any, end: Any) -> DataFrame:
         """Read the rows that can be parsed."""
         frame = self._raw(start, end)
+        self._counting = None
         if not self._rows.has_bad:
-            return frame
+            # The ends of Parquet files say it without any counting.
+            is_text = self._source.format == "text" and start != end
+            return self._counted(frame, F.count(F.lit(1))) if is_text else frame
         corrupt = F.col(CORRUPT)
         if self._source.bad_rows == "fail":
             said = bad_row_error(self._uid, F.input_file_name(), corrupt)
             bad = F.when(corrupt.isNotNull(), said)
-            return frame.withColumn(CORRUPT, bad).where(corrupt.isNull()).drop(CORRUPT)
+            frame = frame.withColumn(CORRUPT, bad).where(corrupt.isNull()).drop(CORRUPT)
+            return frame if start == end else self._counted(frame, F.count(F.lit(1)))
         if start != end:
-            self._counting = Observation()
             bad = F.count_if(corrupt.isNotNull()).alias("bad_rows")
-            frame = frame.observe(self._counting, bad)
+            frame = self._counted(frame, F.count_if(corrupt.isNull()), bad)
         return frame.where(corrupt.isNull()).drop(CORRUPT)
+
+    def _counted(self, frame: DataFrame, rows: Column, *more: Column) -> DataFrame:
+        """Return a frame that counts its rows when it is read."""
+        self._counting = Observation()
+        return frame.observe(self._counting, rows.alias("rows"), *more)
+
+    def rows_read(self) -> int | None:
+        """Return how many rows were read, bad ones apart."""
+        if self._counting is None:
+            return self._stored_rows
+        if not has_counted(self._counting):
+            self._counting = None
+            return None
+        return int(self._counting.get["rows"])
 
     def read_bad(self, start: Any, end: Any) -> DataFrame:
         """Read the rows that cannot be parsed: ``file, record``."""
@@ -240,6 +266,8 @@ class FilesReader:
             self._check(entry)
             if self._source.format == "parquet":
                 self._check_end(entry)
+        is_parquet = self._source.format == "parquet" and entries
+        self._stored_rows = sum(_rows_of(e) for e in entries) if is_parquet else None
         if not entries:
             return self._spark.createDataFrame([], self._rows.empty_schema)
         places = {e[0]: n for n, e in enumerate(entries)}
@@ -259,17 +287,17 @@ class FilesReader:
         return reader
 
     def _check_all(self, frame: DataFrame, places: dict[str, int]) -> None:
-        """See that Spark reads every file: it passes over some names."""
+        """Check that Spark reads every file: it ignores some names."""
         left = places.keys() - {path_of(uri) for uri in frame.inputFiles()}
         if left:
             raise SourceError(
                 self._uid,
                 what=f"Spark does not read {', '.join(sorted(left))}",
-                hint="give the file another name; nothing was read yet",
+                hint="rename the file; nothing was read yet",
             )
 
     def recheck(self, start: Any, end: Any) -> None:
-        """See that files are, after they were read, as they were planned."""
+        """Check that files are, after they were read, as they were planned."""
         for entry in self._between(start, end):
             self._check(entry)
 
@@ -290,20 +318,20 @@ class FilesReader:
             )
 
     def _check_end(self, entry: Entry) -> None:
-        """See that a Parquet file has an end; one of no bytes Spark passes over."""
+        """Check that a Parquet file has an end; Spark ignores empty ones."""
         with Path(entry[0]).open("rb") as file:
             file.seek(max(0, entry[1] - _PARQUET_END_BYTES))
             if file.read() in _PARQUET_ENDS:
                 return
         raise SourceError(
             self._uid,
-            what=f"file {entry[0]} is no Parquet file, or was cut: its end is missing",
+            what=f"file {entry[0]} is not a Parquet file, or its end was cut off",
             hint="nothing of this epoch was read or written; put the whole file in its"
-            " place, or take it away, and start again",
+            " place, or remove it, and start again",
         )
 
     def observed(self, rows: int) -> dict[str, float]:
-        """Learn how large rows are; tells what could not be read."""
+        """Learn how large rows are; report what could not be read."""
         if rows and self._last_bytes:
             self._bytes_per_row = self._last_bytes / rows
         noticed = {}
@@ -312,14 +340,21 @@ class FilesReader:
         counting, self._counting = self._counting, None
         if counting is None or not has_counted(counting):
             return noticed
-        return noticed | dict(counting.get)
+        bad = {n: each for n, each in counting.get.items() if n == "bad_rows"}
+        return noticed | bad
 
     def close(self) -> None:
         """Nothing is open."""
 
 
+def _rows_of(entry: Entry) -> int:
+    with suppress(pa.ArrowException):  # what is wrong with it, Spark tells
+        return int(pq.read_metadata(entry[0]).num_rows)
+    return 0
+
+
 def is_counted(counting: Observation) -> bool:
-    """Tell whether a count is there by now."""
+    """Tell whether a count is available by now."""
     observed: Any = counting._jo
     return observed is not None and bool(observed.future().isCompleted())
 
@@ -335,7 +370,7 @@ def has_counted(counting: Observation) -> bool:
 
 
 def _java_encoding(spark: SparkSession) -> str:
-    """Return in which encoding Java spells names of files."""
+    """Return the encoding in which Java spells names of files."""
     jvm: Any = spark._jvm
     return str(jvm.java.lang.System.getProperty("sun.jnu.encoding"))
 

@@ -1,9 +1,9 @@
-"""Rows of files, and of each that cannot be parsed its text.
+"""Rows of files, and the text of each row that cannot be parsed.
 
-Spark parses only the columns that are asked for, so what is bad would depend on who
-asks; and of a line of JSON it reads the first value and forgets the rest. Here a row is
-bad or not whichever columns are used: JSON and CSV are parsed whole from their lines,
-and of what Spark must cut into rows itself all columns are always read.
+Spark parses only the columns that are used, so what is bad would depend on the reader;
+and of a line of JSON it reads the first value and ignores the rest. Here a row is bad
+or not whichever columns are used: JSON and CSV are parsed whole from their lines, and
+where Spark must cut rows itself, all columns are always read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FileRows:
     """Reads files of one source."""
 
     def __init__(self, source: Files) -> None:
-        """Keep how the files are to be parsed; a plan needs no more than that."""
+        """Keep how to parse the files; a plan needs no more than that."""
         self._source = source
         self._options = {k.lower(): v for k, v in source.options.items()}
 
@@ -220,7 +220,7 @@ class FileRows:
 
 
 def _hashable(field: StructField) -> Column:
-    """Return a column as Spark can hash it; of maps it cannot."""
+    """Return a column in a form that Spark can hash; it cannot hash maps."""
     column = F.col(_quoted(field.name))
     kind: DataType = field.dataType
     is_nested = isinstance(kind, StructType | ArrayType | MapType)

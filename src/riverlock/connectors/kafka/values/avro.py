@@ -1,4 +1,4 @@
-"""Avro, as a schema of a registry says."""
+"""Avro values, decoded with a schema of a registry."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["avro_decode"]
 
 
 def avro_decode(schema: Registered) -> Decode:
-    """Return what decodes the bytes behind the number of a schema.
+    """Return a decoder for the bytes after the schema number.
 
     Raises:
-        BadValueError: It is no schema of Avro.
+        BadValueError: It is not an Avro schema.
     """
     import fastavro
 
@@ -34,7 +34,7 @@ def avro_decode(schema: Registered) -> Decode:
         stream = io.BytesIO(body)
         found = fastavro.schemaless_reader(stream, parsed, None)
         if stream.tell() != len(body):
-            message = "there are bytes behind its end"
+            message = "there are bytes after its end"
             raise BadValueError(message)
         return found
 

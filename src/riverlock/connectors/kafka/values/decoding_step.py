@@ -1,4 +1,4 @@
-"""Values of Kafka by schemas of a registry, as a step of tasks."""
+"""Decoding Kafka values with schemas of a registry, as a step of tasks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CORRUPT: Final = "__rl_corrupt"
 
 
 def decoding_of(source: Kafka, uid: str) -> DecodeTask | None:
-    """Return what decodes the values of a source, if a registry has their schemas."""
+    """Return the decoder of a source's values, if a registry has their schemas."""
     if source.registry is None:
         return None
     assert source.payload is not None

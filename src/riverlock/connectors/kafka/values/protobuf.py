@@ -24,10 +24,10 @@ _KNOWN: Final = "google/protobuf/"
 
 
 def protobuf_decode(schema: Registered) -> Decode:
-    """Return what decodes the bytes behind the number of a schema.
+    """Return a decoder for the bytes after the schema number.
 
     Raises:
-        BadValueError: It is no schema of Protobuf.
+        BadValueError: It is not a Protobuf schema.
     """
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message_factory import GetMessageClass
@@ -70,7 +70,7 @@ def _added(
 
 
 def _add_known(pool: DescriptorPool, name: str) -> None:
-    """Add a file that comes with Protobuf, such as that of Timestamp."""
+    """Add a file that comes with Protobuf, such as the one of Timestamp."""
     module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
     for other in module.DESCRIPTOR.dependencies:
         if not _has(pool, other.name):
@@ -132,7 +132,7 @@ def _name(file: FileDescriptorProto, path: tuple[int, ...]) -> str:
 
 
 def _plain(message: Message) -> Any:
-    """Return a message as plain values; what may be absent, and is, is None."""
+    """Return a message as plain values; an optional field that is absent is None."""
     name = message.DESCRIPTOR.full_name
     if name == "google.protobuf.Timestamp":
         seconds, nanos = getattr(message, "seconds"), getattr(message, "nanos")  # noqa: B009 - of a class made at run time

@@ -17,7 +17,7 @@ from riverlock.core.extras import load_extra
 __all__ = ["Registered", "Registry", "UnknownSchemaError", "registry_at"]
 
 _SECONDS: Final = 10.0
-# Of subjects, versions and schemas that are not there. A proxy in front of a registry
+# Of subjects, versions and schemas that do not exist. A proxy in front of a registry
 # that is away may answer 404 too, but without such a code.
 _UNKNOWN: Final = (40401, 40402, 40403)
 _MAY_PASS: Final = (408, 429)
@@ -29,7 +29,7 @@ class UnknownSchemaError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """A schema as the registry gives it, with those that it refers to."""
+    """A schema as the registry returns it, with those that it refers to."""
 
     kind: str  # AVRO, PROTOBUF or JSON
     text: str
@@ -44,10 +44,10 @@ class Registry:
     login: str | None = field(default=None, repr=False)
 
     def schema(self, number: int, *, source: str, serialized: bool) -> Registered:
-        """Ask for a schema; what a number means never changes.
+        """Ask for a schema; the meaning of a number never changes.
 
         Args:
-            number: As records have it.
+            number: The number in records.
             source: The uid to name in errors.
             serialized: Ask for Protobuf as descriptors, not as text.
 
@@ -127,10 +127,10 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def registry_at(url: str) -> Registry:
-    """Take a URL apart.
+    """Parse a URL.
 
     Raises:
-        InvalidConfigError: It is none, or its client is not installed.
+        InvalidConfigError: It is not a URL, or its client is not installed.
     """
     expected = "http://host:port, or https://user:password@host"
     try:
@@ -142,7 +142,7 @@ def registry_at(url: str) -> Registry:
     if not is_one:
         # Not the URL itself: it may hold a password.
         raise InvalidConfigError(
-            "schema_registry", expected=expected, found="another form of URL"
+            "schema_registry", expected=expected, found="a URL of another form"
         )
     load_extra("urllib3", extra="avro", needed_for="a schema registry")
     at = "" if port is None else f":{port}"

@@ -1,6 +1,6 @@
-"""Values of records by schemas of a registry, decoded inside tasks.
+"""Decodes values of records with schemas of a registry, inside tasks.
 
-A value is a zero byte, the number of its schema in four bytes, and the body; of
+A value is a zero byte, the number of its schema in four bytes, and the body; for
 Protobuf, the body begins with which message of the schema it is.
 """
 

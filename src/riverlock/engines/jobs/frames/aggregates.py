@@ -3,7 +3,7 @@
 Spark combines the rows of a key within each partition, with its own code generation;
 the partial rows, one per key and partition, are merged into state in Python, in the
 order of the partitions, so that floating-point sums are added in a fixed order and an
-epoch gives the same bits when it is run again.
+epoch that is run again produces the same bits.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from riverlock.core.hidden_columns import MARK, PART, ROWS, SEQ, SOURCE, TIME, W
 from riverlock.core.types import Type, type_of
 from riverlock.engines.jobs.frames.nodes import as_column, hidden_columns, pane_end
 from riverlock.engines.jobs.frames.splits import split_aggregator, split_expression
+from riverlock.engines.jobs.frames.unaccepted import unaccepted
 from riverlock.operators.aggregates.aggregator import Aggregator
 from riverlock.operators.aggregates.partial import (
     Merge,
@@ -57,8 +58,8 @@ class Combine:
     def apply(self, frame: DataFrame, now_us: int | None = None) -> DataFrame:
         """Return one row per key, pane and partition, with the partial aggregates.
 
-        Expressions that ask for the time of day are given ``now_us``: a part that Spark
-        has planned cannot be changed any more.
+        Expressions that ask for the time of day get ``now_us``: a part that Spark has
+        planned can no longer be changed.
         """
         grouping = list(self.keys)
         if self.window is not None:
@@ -116,8 +117,8 @@ def _partial(aggregated: DataFrame, keys: int, parts: int) -> DataFrame | None:
     """Return what Spark computes of an aggregate before its exchange.
 
     Spark aggregates twice, with an exchange between, which we do not need: state is
-    where partial rows are merged, behind an exchange of our own. None if the plan is
-    not of that form, or counts something on its way, which only whole plans do.
+    where partial rows are merged, behind an exchange of our own. None if the plan does
+    not have that form, or counts something on its way, which only whole plans do.
     """
     plan: Any = aggregated._jdf.queryExecution().executedPlan()
     exchange = _below(plan, through_aggregates=True)
@@ -151,7 +152,7 @@ def _partial(aggregated: DataFrame, keys: int, parts: int) -> DataFrame | None:
 
 
 def _below(plan: Any, *, through_aggregates: bool) -> Any:
-    """Go down through what only wraps or sorts; returns the first other node."""
+    """Go down through what only wraps or sorts; return the first other node."""
     while True:
         kind = _kind(plan)
         is_passed = through_aggregates and kind.endswith("AggregateExec")
@@ -187,7 +188,7 @@ def plan_aggregates(
         for twice in named.keys() & parts.keys():
             raise InvalidFlowError(
                 f"aggregate {name!r} of operator {uid!r}",
-                expected="names that what is kept of other aggregates does not have",
+                expected="a name whose columns of state no other aggregate has",
                 found=f"{twice!r} twice",
                 hint="an average named x keeps x_sum and x_count, a deviation x_mean"
                 " and x_squares: give one of them another name",
@@ -233,15 +234,11 @@ def _explained(name: str, uid: str) -> Iterator[None]:
     try:
         yield
     except (AnalysisException, ParseException) as error:
-        raise InvalidFlowError(
-            f"aggregate {name!r} of operator {uid!r}",
-            expected="an expression that Spark accepts",
-            found=str(error).strip().split(";\n")[0].splitlines()[0],
-        ) from error
+        raise unaccepted(f"aggregate {name!r} of operator {uid!r}", error) from error
 
 
 def _types(frame: DataFrame, parts: Mapping[str, Any]) -> dict[str, Type]:
-    """Return the types of all partial columns, at once: Spark takes its time."""
+    """Return the types of all partial columns at once: Spark is slow."""
     columns = [as_column(text).alias(name) for name, text in parts.items()]
     fields = frame.groupBy().agg(*columns).schema.fields
     return {f.name: type_of(f.dataType) for f in fields}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from pyspark.errors import AnalysisException, ParseException
@@ -34,6 +33,7 @@ from riverlock.engines.jobs.frames.rowwise import row_wise
 from riverlock.engines.jobs.frames.session_gaps import with_gap
 from riverlock.engines.jobs.frames.static_tables import join_static
 from riverlock.engines.jobs.frames.two_sides import connected
+from riverlock.engines.jobs.frames.unaccepted import unaccepted
 from riverlock.engines.jobs.sql.stage import over_shown
 from riverlock.program.graph import (
     Connect,
@@ -47,10 +47,13 @@ from riverlock.program.graph import (
     RowWise,
     Union,
 )
+from riverlock.program.lateness import pane_lateness, session_lateness
 from riverlock.program.windows import SessionWindows, TimeWindows
 from riverlock.spark.remote import unlogged
+from riverlock.spark.sql_arithmetic import SqlNumber
 from riverlock.spark.structs import struct_of
 from riverlock.spark.time_literals import check_literals
+from riverlock.stages.sharing import WholeRead
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,14 +61,14 @@ if TYPE_CHECKING:
     from riverlock.connectors.base.source_reader import Reader
     from riverlock.snapshot.format.records import InputRange
     from riverlock.spark.plan_trees import Trees
+    from riverlock.stages.stage_tasks import LateRows
 
 __all__ = [
     "Frames",
-    "LateRows",
     "Rows",
-    "WholeRead",
     "as_column",
     "hidden_columns",
+    "is_too_late",
     "known_columns",
     "pane_end",
     "visible",
@@ -100,19 +103,15 @@ def visible(frame: DataFrame) -> Schema:
 
 
 def known_columns(frame: DataFrame) -> Schema:
-    """Return the columns that users see, but for those of types unknown to us.
+    """Return the columns that users see, without those of types unknown to us.
 
-    Spark may read more types than an operator can be given.
+    Spark may read more types than an operator can receive.
     """
     found: dict[str, Field] = {}
     for each in frame.schema.fields:
         with suppress(DefinitionError):
             found |= {f.name: f for f in schema_of(StructType([each])).fields}
     return Schema(tuple(f for f in found.values() if f.name not in HIDDEN))
-
-
-class WholeRead(Read):
-    """Rows of a source, bad ones too, that a stage reads for both kinds of ``Read``."""
 
 
 class Rows(NamedTuple):
@@ -122,43 +121,21 @@ class Rows(NamedTuple):
     paths: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class LateRows:
-    """How many records were too late in an epoch, and the first instant in time."""
-
-    rows: int
-    until_us: int | None
-
-
 def pane_end(window: TimeWindows) -> Column:
     """Return the end of the pane that a row's event time lies in."""
-    text = f"{TIME} - pmod({TIME} - {window.offset_us}L, {window.pane_us}L)"
-    return F.expr(f"{text} + {window.pane_us}L")
+    return F.expr(window.pane_of(SqlNumber(TIME)).text)
 
 
-def _last_end(window: TimeWindows) -> Column:
-    latest = pane_end(window) + F.lit(window.size_us - window.pane_us)
-    return latest - F.pmod(latest - F.lit(window.phase_us), window.slide_us)
-
-
-def _is_closed(window: TimeWindows | SessionWindows, at_us: int) -> Column:
-    """Return whether all windows of a row have ended at an instant."""
+def is_too_late(window: TimeWindows | SessionWindows, closed_at: int | None) -> Column:
+    """Return whether a row is left out by the windows, as tasks do it."""
+    at = SqlNumber(TIME)
     if isinstance(window, SessionWindows):
-        gap = F.col(GAP) if window.gap_us is None else F.lit(window.gap_us)
-        return F.col(TIME) + gap <= F.lit(at_us)
-    pane, last = pane_end(window), _last_end(window)
-    # Where windows are apart, some panes are in none, and never late.
-    return (last >= pane) & (last <= F.lit(at_us))
-
-
-def _is_endless(window: TimeWindows | SessionWindows) -> Column:
-    """Return whether a row has windows that reach out of time, or no session."""
-    if isinstance(window, SessionWindows):
-        return F.expr("false" if window.gap_expr is None else f"ifnull({GAP}, 0) <= 0")
-    pane, last = pane_end(window), _last_end(window)
-    first = pane + F.pmod(F.lit(window.phase_us) - pane, window.slide_us)
-    is_outside = (last > F.lit(END_US)) | (first < F.lit(START_US + window.size_us))
-    return (last >= pane) & is_outside
+        by_row = SqlNumber(f"least(ifnull({GAP}, 0L), {END_US}L)")
+        gap = by_row if window.gap_us is None else SqlNumber.of(window.gap_us)
+        is_late = session_lateness(at, gap, closed_at)
+    else:
+        _, is_late = pane_lateness(window, window.pane_of(at), closed_at)
+    return F.expr(f"{TIME} IS NULL OR {is_late.text}")
 
 
 class Frames:
@@ -233,11 +210,15 @@ class Frames:
                         self._make(node) if shared is None else self._stored(shared)
                     )
             except (AnalysisException, ParseException) as error:
-                raise _explained(node, error) from error
+                what = getattr(node, "operation", type(node).__name__.lower())
+                raise unaccepted(f"{what}()", error, line=node.line) from error
+            except DefinitionError as error:
+                error.place(node.line)
+                raise
         return self._made[node]
 
     def share(self, node: Node, rows: Rows) -> None:
-        """Take rows of a node from now on that a stage has evaluated."""
+        """Use the rows of a node that a stage has evaluated, from now on."""
         self._shared[node] = rows
         if isinstance(node, WholeRead):
             self._whole[node.uid] = node
@@ -279,10 +260,9 @@ class Frames:
         assert node.windows is not None
         window, lateness_us = node.windows.window, node.windows.lateness_us
         assert isinstance(window, TimeWindows | SessionWindows)
-        too_late = F.col(TIME).isNull() | _is_endless(window)
         limit = self._late[node.uid].until_us
-        if limit is not None:
-            too_late = too_late | _is_closed(window, limit - lateness_us)
+        closed_at = None if limit is None else limit - lateness_us
+        too_late = is_too_late(window, closed_at)
         found = with_gap(self.frame(node.input), node).where(too_late)
         return found.drop(GAP)
 
@@ -315,7 +295,7 @@ class Frames:
         if node.column is None:
             return frame
         kind = frame.schema[node.column].dataType
-        time = _micros(F.col(f"`{node.column}`"), kind, f"column {node.column!r}")
+        time = _micros(F.col(f"`{node.column}`"), kind, repr(node.column))
         declared = self._event_times
         found = {TIME: time}
         if any(d.watermark is not None for d in declared.values()):
@@ -343,7 +323,9 @@ class Frames:
         result = function(frame)
         if not isinstance(result, DataFrame):
             raise InvalidFlowError(
-                "function of transform", expected="a DataFrame", found=repr(result)
+                "transform()",
+                expected="a function that returns a DataFrame",
+                found=f"one that returns {type(result).__name__}",
             )
         if SEQ not in result.columns:
             # The function made new rows: their content decides the order.
@@ -361,7 +343,7 @@ class Frames:
         for other in [] if node.by_position else rest:
             if set(visible(other).fields) != set(expected.fields):
                 raise InvalidFlowError(
-                    "union",
+                    "union()",
                     expected=f"columns {expected.ddl}",
                     found=visible(other).ddl,
                 )
@@ -414,7 +396,7 @@ def _renamed(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     shown = visible(frame).names
     if len(shown) != len(names):
         raise InvalidFlowError(
-            "union",
+            "union()",
             expected=f"{len(names)} columns",
             found=f"{len(shown)}: {', '.join(shown)}",
         )
@@ -425,14 +407,14 @@ def _renamed(frame: DataFrame, names: Sequence[str]) -> DataFrame:
 def _mark(frame: DataFrame, node: EventTime) -> Column:
     column = as_column(node.watermark)
     kind = frame.select(column).schema.fields[0].dataType
-    return _micros(column, kind, "watermark")
+    return _micros(column, kind, "watermark=")
 
 
 def _micros(column: Column, kind: DataType, what: str) -> Column:
     """Return a timestamp in microseconds."""
     if kind.simpleString() not in ("timestamp", "timestamp_ntz"):
         raise InvalidFlowError(
-            f"event_time {what}",
+            f"event_time({what})",
             expected="a timestamp",
             found=kind.simpleString(),
             hint="make it one before: with_column(name, 'to_timestamp(...)')",
@@ -440,13 +422,3 @@ def _micros(column: Column, kind: DataType, what: str) -> Column:
     found = F.unix_micros(column.cast("timestamp"))
     # A time that Python cannot name is none: it moves no watermark, and is late.
     return F.when(found.between(START_US, END_US), found)
-
-
-def _explained(node: Node, error: AnalysisException) -> InvalidFlowError:
-    what = getattr(node, "operation", type(node).__name__.lower())
-    message = str(error).strip().split(";\n")[0].splitlines()[0]
-    return InvalidFlowError(
-        f"{what} of the flow",
-        expected="an expression that Spark accepts",
-        found=message,
-    )

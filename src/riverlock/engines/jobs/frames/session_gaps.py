@@ -15,6 +15,7 @@ from pyspark.sql.types import (
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.hidden_columns import GAP
+from riverlock.engines.jobs.frames.unaccepted import unaccepted
 from riverlock.program.windows import SessionWindows
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def with_gap(frame: DataFrame, node: Keyed) -> DataFrame:
     """Return a frame with the gap after each record, if the gaps of a window differ.
 
     Raises:
-        InvalidFlowError: The expression gives no durations.
+        InvalidFlowError: The expression does not yield durations.
     """
     window = None if node.windows is None else node.windows.window
     if not isinstance(window, SessionWindows) or window.gap_expr is None:
@@ -40,8 +41,7 @@ def with_gap(frame: DataFrame, node: Keyed) -> DataFrame:
     try:
         kind = frame.select(F.expr(text).alias("gap")).schema["gap"].dataType
     except (AnalysisException, ParseException) as error:
-        found = str(error).strip().splitlines()[0]
-        raise _refused(node, "an expression that Spark accepts", found) from error
+        raise unaccepted(f"gap_expr of operator {node.uid!r}", error) from error
     if isinstance(kind, CalendarIntervalType | DayTimeIntervalType):
         micros = _INTERVAL.format(x=text)
     elif isinstance(kind, StringType):

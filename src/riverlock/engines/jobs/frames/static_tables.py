@@ -22,15 +22,15 @@ def join_static(
     """Return the rows of a frame, each with the rows of a table that match it.
 
     The table is broadcast: rows of the stream stay where they are, in their order, so
-    that an epoch that is run again gives the same rows.
+    that an epoch that is run again has the same rows.
 
     Raises:
-        InvalidFlowError: It is no table, or columns are missing or on both sides.
+        InvalidFlowError: It is not a table, or columns are missing or on both sides.
     """
     found = table(spark) if callable(table) else table
     if not isinstance(found, DataFrame):
         raise InvalidFlowError(
-            "table of join_static",
+            "join_static(table=)",
             expected="a DataFrame, or a function from SparkSession to one",
             found=repr(found),
         )
@@ -39,7 +39,7 @@ def join_static(
             if column not in columns:
                 shown = [c for c in columns if c not in HIDDEN]
                 raise InvalidFlowError(
-                    f"column {column!r} of the {side} of join_static",
+                    f"join_static(on=) for the {side}",
                     expected=f"one of {', '.join(shown)}",
                     found=repr(column),
                 )
@@ -47,8 +47,8 @@ def join_static(
     clash = [c for c in rest if c in frame.columns]
     if clash:
         raise InvalidFlowError(
-            "columns of join_static",
-            expected="names that only one side has, besides those of on",
+            "join_static()",
+            expected="column names that only one side has, besides those of on=",
             found=f"{', '.join(clash)} on both sides",
             hint="rename them in the table: table.withColumnRenamed(...)",
         )

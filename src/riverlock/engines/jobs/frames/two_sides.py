@@ -39,7 +39,7 @@ def _check_columns(frame: DataFrame, keys: tuple[str, ...]) -> None:
     for key in keys:
         if key not in frame.columns:
             raise InvalidFlowError(
-                f"key {key!r} of connected streams",
+                "connect()",
                 expected=f"one of {', '.join(_shown(frame))}",
                 found=repr(key),
             )

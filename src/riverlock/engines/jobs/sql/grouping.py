@@ -20,7 +20,7 @@ from riverlock.engines.jobs.sql.window_call import (
     window_kind,
     window_of,
 )
-from riverlock.operators.windows.window_aggregate import BOUNDS, LONG_KEY
+from riverlock.operators.windows.window_columns import BOUNDS, LONG_KEY
 from riverlock.program.windows import SessionWindows
 from riverlock.spark.plan_trees import below, children, kind, names, normal, sequence
 
@@ -144,8 +144,8 @@ class Grouping:
             name = item.name() if _has_name(item) else _title(value)
             if name in chosen:
                 raise InvalidFlowError(
-                    "columns of flow.sql",
-                    expected="each name once",
+                    "flow.sql()",
+                    expected="each column name once",
                     found=f"{name} twice",
                     hint="name them: SELECT count(*) AS n, ...",
                 )

@@ -14,6 +14,7 @@ from riverlock.engines.jobs.sql.grouping import Grouping
 from riverlock.engines.jobs.sql.refusals import refused
 from riverlock.engines.jobs.sql.scope import UNNAMED, Named, Rows, Scope, Spine
 from riverlock.engines.jobs.sql.stage import ROW_BY_ROW, About, Step
+from riverlock.flow.inside import node_of, program_of
 from riverlock.flow.stream import Stream
 from riverlock.program.graph import (
     EventTime,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from riverlock.flow.flow import Flow
+    from riverlock.program.program import Program
 
 __all__ = ["Query", "translate"]
 
@@ -54,7 +55,7 @@ _STATE = re.compile(r"\s*SQLSTATE: \w+")
 
 
 def translate(
-    flow: Flow,
+    flow: Program,
     query: str,
     given: Mapping[str, Any],
     *,
@@ -81,14 +82,14 @@ def translate(
             scope = scope.with_table(name.casefold(), thing)
         else:
             raise InvalidFlowError(
-                f"argument {name!r} of flow.sql",
+                f"flow.sql({name}=)",
                 expected="a stream, or a table: a DataFrame or a function from"
                 " SparkSession to one",
                 found=repr(thing),
             )
     if not made.has_stream(plan, scope):
         raise InvalidFlowError(
-            "query of flow.sql",
+            "flow.sql()",
             expected="a query over a stream",
             found="a query over tables only",
             hint="pass the stream: flow.sql(query, events=stream)",
@@ -101,7 +102,7 @@ def translate(
 def _unparsable(error: ParseException) -> InvalidFlowError:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return InvalidFlowError(
-        "query of flow.sql",
+        "flow.sql()",
         expected="SQL that Spark can parse",
         found=_STATE.sub("", lines[0]),
     )
@@ -112,7 +113,7 @@ class Query:
 
     def __init__(
         self,
-        flow: Flow,
+        flow: Program,
         trees: Trees,
         uid: str | None,
         lateness: str | timedelta | None,
@@ -139,7 +140,7 @@ class Query:
             if is_unused:
                 needs = "GROUP BY" if name == "uid" else "GROUP BY window(...)"
                 raise InvalidFlowError(
-                    f"{name} of flow.sql",
+                    f"flow.sql({name}=)",
                     expected=f"a query with {needs}",
                     found="none",
                     hint=f"leave {name}= out",
@@ -147,13 +148,13 @@ class Query:
 
     def source(self, name: str, stream: Stream) -> Rows:
         """Return a stream of the flow as rows that a query can name."""
-        if stream.flow is not self.flow:
+        if program_of(stream) is not self.flow:
             raise InvalidFlowError(
                 f"stream {name!r} of flow.sql",
                 expected=f"a stream of flow {self.flow.name!r}",
-                found=f"one of flow {stream.flow.name!r}",
+                found=f"one of flow {program_of(stream).name!r}",
             )
-        return Rows(stream=stream, about=_about(stream.node))
+        return Rows(stream=stream, about=_about(node_of(stream)))
 
     def rows(self, plan: Any, scope: Scope) -> Rows:
         """Return the rows of a plan over a stream."""
@@ -278,12 +279,13 @@ class Query:
     def _read(self, name: str) -> Stream:
         """Return the stream of a source, with the event time declared right on it."""
         stream = self.flow.streams[name]
-        if not isinstance(stream.node, Read):
+        read = node_of(stream)
+        if not isinstance(read, Read):
             return stream
         timed = [
             s
             for s in self.flow.streams.values()
-            if isinstance(s.node, EventTime) and s.node.input is stream.node
+            if isinstance(at := node_of(s), EventTime) and at.input is read
         ]
         if len(timed) > 1:
             raise InvalidFlowError(
@@ -301,7 +303,7 @@ class Query:
         found = [self.rows(each, scope) for each in branches]
         if any(each.about.is_updating for each in found):
             raise refused("updating")
-        node = Union(inputs=tuple(r.stream.node for r in found), by_position=True)
+        node = Union(inputs=tuple(node_of(r.stream) for r in found), by_position=True)
         return Rows(stream=Stream(self.flow, node, None), about=_about(node))
 
 

@@ -84,7 +84,7 @@ def refused(part: str) -> InvalidFlowError:
     """
     found, hint = _PARTS.get(part, (part, "write this part with methods of the stream"))
     return InvalidFlowError(
-        "query of flow.sql",
+        "flow.sql()",
         expected="what can be told row by row, or GROUP BY",
         found=found,
         hint=hint,

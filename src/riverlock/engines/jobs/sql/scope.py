@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import JavaObject
 
 from riverlock.engines.jobs.sql.stage import About, SqlStage, Step
+from riverlock.flow.inside import node_of, program_of
 from riverlock.flow.stream import Stream
 from riverlock.program.graph import Relational
 from riverlock.spark.plan_trees import children, kind, names, sequence
@@ -84,8 +85,8 @@ class Spine:
         stage = SqlStage(
             steps, self.name, self._tables(steps), about or About(), absent
         )
-        node = Relational(input=before.node, operation="sql", arguments=(stage,))
-        return Stream(before.flow, node, None)
+        node = Relational(input=node_of(before), operation="sql", arguments=(stage,))
+        return Stream(program_of(before), node, None)
 
     @property
     def about(self) -> About:

@@ -174,8 +174,8 @@ def _check_names(frame: DataFrame) -> None:
     twice = [n for n, times in Counter(frame.columns).items() if times > 1]
     if twice:
         raise InvalidFlowError(
-            "columns of flow.sql",
-            expected="each name once",
+            "flow.sql()",
+            expected="each column name once",
             found=f"{', '.join(twice)} twice",
             hint="name them: SELECT a.id AS order_id, ...",
         )

@@ -22,7 +22,7 @@ _KINDS = {"window": (2, 3, 4), "session_window": (2,)}
 
 
 def window_kind(expression: Any) -> str | None:
-    """Return ``window`` or ``session_window``; None of any other expression."""
+    """Return ``window`` or ``session_window``; None for any other expression."""
     if kind(expression) != "UnresolvedFunction":
         return None
     name = ".".join(names(expression)).casefold()
@@ -76,9 +76,9 @@ def _bad(call: Any, found: str) -> InvalidFlowError:
 
 
 def check_time(call: Any, spine: Spine) -> None:
-    """Refuse windows over anything but the time that the watermark is about.
+    """Refuse windows over anything but the time of the watermark.
 
-    Of rows that are windows themselves, that is the last instant of each.
+    For rows that are windows themselves, that is the last instant of each.
 
     Raises:
         InvalidFlowError: It is another column, or there is none.
@@ -100,7 +100,7 @@ def check_time(call: Any, spine: Spine) -> None:
 
 
 def _window_time(expression: Any) -> Any:
-    """Return the argument of ``window_time(...)``, or what is no such call."""
+    """Return the argument of ``window_time(...)``, or anything else unchanged."""
     if kind(expression) != "UnresolvedFunction" or names(expression) != ["window_time"]:
         return expression
     return sequence(expression.arguments())[0]

@@ -51,7 +51,7 @@ def kept_types(
 def _assignments(
     statements: Iterable[ast.stmt], known: Mapping[str, type | None]
 ) -> Iterator[tuple[str, type | None]]:
-    """Give what is assigned, with its type."""
+    """Yield what is assigned, with its type."""
     for each in statements:
         for node in ast.walk(each):
             match node:

@@ -1,13 +1,13 @@
 """A user's ``on_event``, written into the loop over the records of a key.
 
-Half of what a record costs is a call, an object that has its columns, and attributes
+Half of the cost of a record is a call, an object that holds its columns, and attributes
 that are read and written. An ``on_event`` that computes with values and columns needs
 none of these: its statements become statements of our own loop (``translation``).
 
 They can be run twice without harm, since nothing they do is seen outside the loop. So
-whatever is not as usual, such as an error, a timer in a rare branch or a value that is
-not set, ends the attempt for a key, and the key is done again by calling the method:
-what users see of errors, and what a debugger stops in, is always the method itself.
+whatever is unusual, such as an error, a timer in a rare branch or a value that is not
+set, ends the attempt for a key, and the key is processed again by calling the method:
+users' errors and debuggers always see the method itself.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from riverlock.core.types import Schema
     from riverlock.operators.task_input import KeyedInput
-    from riverlock.program.process import Process
+    from riverlock.program.process import KeyedLogic
     from riverlock.state.layout import StateLayout
 
 __all__ = ["Around", "inlined", "source_of"]
@@ -112,7 +112,7 @@ class Around:
     by_call: Callable[[int], tuple[Any, ...]]
 
 
-def source_of(process: Process) -> str | None:
+def source_of(process: KeyedLogic[Any]) -> str | None:
     """Return the text of a process's ``on_event``, on the driver, which may have it."""
     try:
         return textwrap.dedent(inspect.getsource(type(process).on_event))
@@ -128,7 +128,7 @@ def inlined(  # noqa: PLR0913 - what a loop is made of
     data: KeyedInput,
     around: Around,
 ) -> list[tuple[Any, ...]]:
-    """Visit keys as far as a loop goes; returns what each was left with.
+    """Visit keys as far as a loop goes; return what each was left with.
 
     Args:
         source: The text of ``on_event``, if known.

@@ -38,7 +38,7 @@ except Exception as error:
 
 _MODULE = """
 def events(begin, end, records, times):
-    ctx._time_us = None
+    ctx.time_us = None
     clock = iter(times[begin:end] if times else ())
     {events}
 
@@ -49,7 +49,7 @@ def visits(turns, payloads, bounds, records, times):
     for at, payload, end in zip(turns, payloads, bounds, strict=True):
         visit.at = at
         ctx.key = at[2]{only}
-        ctx._random = ctx._time_us = None
+        ctx.generator = ctx.time_us = None
         {place}
         {visit_events}
         begin = end
@@ -130,7 +130,7 @@ def _code(  # noqa: PLR0913 - what the text depends on
     has_copies: bool,
 ) -> CodeType:
     details = {
-        "set_time": "ctx._time_us = next(clock)" if has_times else "",
+        "set_time": "ctx.time_us = next(clock)" if has_times else "",
         "settle": _settle(settled, lends=lends, is_exact=is_exact),
     }
     of_key = _EVENTS.format(records="records.between(begin, end)", **details)

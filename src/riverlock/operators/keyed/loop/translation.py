@@ -305,7 +305,7 @@ def always_assigned(statements: list[ast.stmt], names: set[str]) -> set[str] | N
 def _followed(
     statements: list[ast.stmt], known: set[str], names: set[str], ends: list[set[str]]
 ) -> set[str] | None:
-    """Follow all ways; returns what is assigned behind them, None if all have ended."""
+    """Follow all ways; return what is assigned behind them, None if all have ended."""
     for each in statements:
         match each:
             case ast.If(test, body, orelse):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from riverlock.connectors.files.reading.input_listing import Listing
+from riverlock.core.errors import SourceUnavailableError
 
 
 def listed(path: Path | str) -> tuple[set[str], set[str]]:
@@ -52,3 +56,61 @@ def test_a_bracket_below_a_folder_with_a_colon_does_not_hold_up_others(
     put(tmp_path / "10:00" / "b")
 
     assert listed(tmp_path) == ({"b"}, {"[a]"})
+
+
+def test_a_link_to_a_directory_is_told(tmp_path: Path) -> None:
+    put(tmp_path / "elsewhere" / "a")
+    put(tmp_path / "in" / "b")
+    (tmp_path / "in/link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "in/loop").symlink_to(tmp_path / "in")
+    (tmp_path / "in/_hidden").symlink_to(tmp_path / "elsewhere")
+
+    assert listed(tmp_path / "in") == ({"b"}, {"link", "loop"})
+    # A path that names it means it.
+    assert listed(tmp_path / "in/link") == ({"a"}, set())
+    assert listed(tmp_path / "in/li*") == ({"a"}, set())
+
+
+@pytest.fixture
+def unlistable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let listing one folder fail; root may list any."""
+    put(tmp_path / "in" / "a")
+    put(tmp_path / "in" / "day" / "b")
+    real = os.scandir
+
+    def fails(folder: str, number: int) -> None:
+        def scandir(path: Any = ".") -> Any:
+            if str(path) == str(tmp_path / folder):
+                raise OSError(number, os.strerror(number), str(path))
+            return real(path)
+
+        monkeypatch.setattr(os, "scandir", scandir)
+
+    return fails
+
+
+def test_a_folder_that_we_may_not_list_is_told(unlistable: Any, tmp_path: Path) -> None:
+    unlistable("in/day", errno.EACCES)
+
+    assert listed(tmp_path / "in") == ({"a"}, {"day"})
+
+
+def test_a_folder_that_goes_meanwhile_has_nothing(
+    unlistable: Any, tmp_path: Path
+) -> None:
+    unlistable("in/day", errno.ENOENT)
+
+    assert listed(tmp_path / "in") == ({"a"}, set())
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"), [("in", "in/day"), ("in", "in"), ("in/*", "in")]
+)
+def test_a_folder_that_does_not_answer_is_waited_for(
+    unlistable: Any, tmp_path: Path, path: str, folder: str
+) -> None:
+    """Without its files, an input that is bounded would come to its end."""
+    unlistable(folder, errno.EIO)
+
+    with pytest.raises(SourceUnavailableError, match=str(tmp_path / folder)):
+        listed(tmp_path / path)

@@ -144,7 +144,7 @@ def test_bad_values_are_told_apart_from_good_ones(registry: SchemaRegistry) -> N
         b"": "does not begin",
         b'{"a": 1}': "does not begin",
         good[:5]: "no avro of schema 1",
-        good + b"x": "bytes behind its end",
+        good + b"x": "bytes after its end",
         avro(1, schema, {"a": 2**40}): "does not fit",
         b"\0\0\0\0\x02" + good[5:]: "has no schema 2",
         b"\0\0\0\0\x03\x02x": "is no record",

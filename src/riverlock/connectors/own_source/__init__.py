@@ -1,0 +1,1 @@
+"""Sources that users have written, behind the interface that engines know."""

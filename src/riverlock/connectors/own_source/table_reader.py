@@ -1,0 +1,71 @@
+"""Reads a source of a user's own in one process, as Arrow tables."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.types import schema_of
+from riverlock.state.columns.python_rows import rows_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from riverlock.connectors.base.own_source import ReplayableSource
+
+__all__ = ["TableReader"]
+
+
+class TableReader:
+    """Asks the user's reader; rows of all partitions are read here, in order."""
+
+    gives_positions = False
+    can_read_ahead = False
+    # Nobody has proved that it keeps its promise: what several need is read once.
+    is_repeatable = False
+
+    def __init__(self, source: ReplayableSource, uid: str) -> None:
+        """Make the user's reader."""
+        self.schema = schema_of(source.schema)
+        self._reader = source.reader(uid)
+
+    def initial(self) -> Any:
+        """Ask the reader."""
+        return self._reader.initial()
+
+    def latest(self, start: Any) -> Any:
+        """Ask the reader."""
+        return self._reader.latest(start)
+
+    def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
+        """Ask the reader, if there is anything."""
+        if start == latest:
+            return latest
+        return self._reader.advance(start, latest, max_rows)
+
+    def has_ended(self, start: Any, latest: Any) -> bool:
+        """Ask the reader."""
+        return self._reader.has_ended(start, latest)
+
+    def rows_between(self, start: Any, end: Any) -> int | None:
+        """Ask the reader; an empty range has none."""
+        return 0 if start == end else self._reader.rows_between(start, end)
+
+    def read(self, start: Any, end: Any) -> Any:
+        """Return the rows as a table."""
+        return self.table(start, end)
+
+    def table(self, start: Any, end: Any) -> pa.Table:
+        """Return the rows as a table."""
+        parts = [] if start == end else self._reader.partitions(start, end)
+        return rows_table(
+            list(chain.from_iterable(p.rows() for p in parts)), self.schema
+        )
+
+    def observed(self, rows: int) -> dict[str, float]:
+        """Nothing to learn."""
+        return {}
+
+    def close(self) -> None:
+        """Close the reader."""
+        self._reader.close()

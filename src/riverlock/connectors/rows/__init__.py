@@ -1,0 +1,1 @@
+"""Rows that are kept in memory, for tests."""

@@ -1,0 +1,1 @@
+"""What an epoch takes: how much, up to when, by how many tasks."""

@@ -1,0 +1,284 @@
+"""Chooses what an epoch reads and what time it is."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from riverlock.coordinator.epoch import PlannedInputs
+from riverlock.coordinator.events import Planned
+from riverlock.coordinator.watermarks import operator_watermark
+from riverlock.core.errors import SourceError
+from riverlock.core.times import END_US, to_iso
+from riverlock.driver.intake.input_watermarks import (
+    at_the_end,
+    declared_marks,
+    moved_along,
+)
+from riverlock.snapshot.format.records import InputRange
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from riverlock.connectors.base.source_reader import Reader
+    from riverlock.core.clock import Clock
+    from riverlock.driver.intake.admission import Admission
+    from riverlock.program.graph import EventTime
+    from riverlock.snapshot.format.records import Manifest, Watermark
+
+__all__ = ["Planner", "planned_event"]
+
+log = logging.getLogger(__name__)
+# Clocks are set back by less when they are set right.
+_ASTRAY_US = 24 * 3600 * 1_000_000
+
+
+@dataclass
+class Planner:
+    """Plans epochs of one run.
+
+    Attributes:
+        readers: Sources by uid.
+        clock: Where processing time comes from.
+        admission: How much an epoch may take.
+        operators: Event-time declarations that reach each keyed operator.
+        sources: The sources whose rows reach each event-time declaration.
+        stops_at_end: ``available_now``: take what is there when the run starts.
+    """
+
+    readers: Mapping[str, Reader]
+    clock: Clock
+    admission: Admission
+    operators: Mapping[str, tuple[EventTime, ...]]
+    sources: Mapping[str, tuple[str, ...]]
+    stops_at_end: bool
+    _latest: dict[str, Any] = field(default_factory=dict)
+    _begins: dict[str, Any] = field(default_factory=dict)
+    # What the next epoch reads, if that was fixed before its turn came.
+    _fixed: dict[str, InputRange] | None = None
+    # When the run began to plan: inputs without any rows are idle from then on.
+    since_us: int = 0
+    lag_rows: dict[str, int | None] = field(default_factory=dict)
+
+    def plan(
+        self, parent: Manifest | None, *, is_asked: bool = False
+    ) -> PlannedInputs | None:
+        """Return the plan of the next epoch, or None if there is nothing to do.
+
+        Args:
+            parent: The epoch before.
+            is_asked: Whether an epoch is wanted even if it reads nothing.
+
+        Raises:
+            SourceError: A source cannot tell where it is.
+        """
+        started_us = self.clock.now_us()
+        self.since_us = self.since_us or started_us
+        inputs = self._ranges(parent)
+        now_us = _present(parent, started_us)
+        declared = [d for mine in self.operators.values() for d in mine]
+        before = {} if parent is None else _seen_by(parent.watermarks, now_us)
+        marks = moved_along(
+            self.operators.values(),
+            declared_marks(declared, before, now_us=now_us),
+            now_us=now_us,
+            since_us=self.since_us,
+        )
+        self._check_goes_on(inputs, marks)
+        marks = at_the_end(marks, self._ended(inputs))
+        has_rows = any(r.start != r.end for r in inputs.values())
+        is_due = has_rows or self._is_timer_due(parent, marks, now_us)
+        if not is_due and not is_asked:
+            return None
+        if parent is not None and now_us < parent.now_us:
+            log.warning(
+                "the clock says %s, but had come to %s in epoch %s; going on with what"
+                " it says now: timers and expiries that were set then keep their times",
+                to_iso(now_us),
+                to_iso(parent.now_us),
+                parent.epoch,
+            )
+        return PlannedInputs(
+            inputs=inputs,
+            watermarks=marks,
+            now_us=now_us,
+            seed=random.SystemRandom().getrandbits(63),
+            started_us=started_us,
+        )
+
+    def _check_goes_on(
+        self, inputs: Mapping[str, InputRange], marks: Mapping[str, Watermark]
+    ) -> None:
+        """Refuse rows of an input whose time has come to its end: all would be late.
+
+        Raises:
+            SourceError: A source that had ended has rows again.
+        """
+        for uid, sources in self.sources.items():
+            if uid not in marks or marks[uid].watermark_us != END_US:
+                continue
+            for source in sources:
+                if inputs[source].start != inputs[source].end:
+                    raise SourceError(
+                        source,
+                        what="it had ended, with the last watermark there is, and now"
+                        " has more rows",
+                        hint="an input that goes on must not be bounded; begin a new"
+                        " store to read it anew",
+                    )
+
+    def _ended(self, inputs: Mapping[str, InputRange]) -> list[str]:
+        """Return the declarations whose sources had no more rows before this epoch."""
+        over = {
+            uid
+            for uid, reader in self.readers.items()
+            if reader.has_ended(inputs[uid].start, self._latest[uid])
+        }
+        return [uid for uid, mine in self.sources.items() if over.issuperset(mine)]
+
+    def _initial(self, uid: str) -> Any:
+        """Ask once: a source that counts from now must not begin anew each time."""
+        if uid not in self._begins:
+            self._begins[uid] = self.readers[uid].initial()
+        return self._begins[uid]
+
+    def ahead(self, planned: PlannedInputs) -> Mapping[str, InputRange] | None:
+        """Fix what the epoch after this one reads, if waiting would not add to it.
+
+        Only a backlog is read ahead: rows that came later would be late by an epoch.
+        """
+        if not all(reader.can_read_ahead for reader in self.readers.values()):
+            return None
+        starts = {uid: span.end for uid, span in planned.inputs.items()}
+        ranges = self._share(starts)
+        is_full = any(
+            self._advance(uid, span.end, 1) != span.end for uid, span in ranges.items()
+        )
+        has_rows = any(r.start != r.end for r in ranges.values())
+        self._fixed = ranges if is_full or (self.stops_at_end and has_rows) else None
+        return self._fixed
+
+    def reach(self, uid: str, planned: PlannedInputs) -> None:
+        """Ask a source that was away for its end, before tasks read from it again.
+
+        Raises:
+            SourceUnavailableError: It does not answer yet.
+        """
+        if uid in self.readers:
+            self.readers[uid].latest(planned.inputs[uid].start)
+
+    def _ranges(self, parent: Manifest | None) -> dict[str, InputRange]:
+        """Return what was fixed for these starts, or else choose now."""
+        starts = {uid: self._start(uid, parent) for uid in self.readers}
+        for uid, reader in self.readers.items():
+            if not self.stops_at_end or uid not in self._latest:
+                self._latest[uid] = reader.latest(starts[uid])
+        fixed, self._fixed = self._fixed, None
+        if fixed is None or {u: r.start for u, r in fixed.items()} != starts:
+            fixed = self._share(starts)
+        for uid, span in fixed.items():
+            reader = self.readers[uid]
+            self.lag_rows[uid] = reader.rows_between(span.end, self._latest[uid])
+        return fixed
+
+    def _share(self, starts: Mapping[str, Any]) -> dict[str, InputRange]:
+        """Share the rows that an epoch may take among the sources that have any."""
+        rows = max(1, self.admission.rows // self._waiting(starts))
+        return {uid: self._range(uid, starts[uid], rows) for uid in self.readers}
+
+    def _waiting(self, starts: Mapping[str, Any]) -> int:
+        """Return how many sources have rows: one row further is somewhere else."""
+        if len(starts) == 1:
+            return 1
+        found = [
+            u for u, start in starts.items() if self._advance(u, start, 1) != start
+        ]
+        return max(1, len(found))
+
+    def _start(self, uid: str, parent: Manifest | None) -> Any:
+        known = None if parent is None else parent.inputs.get(uid)
+        return self._initial(uid) if known is None else known.end
+
+    def _advance(self, uid: str, start: Any, rows: int) -> Any:
+        return self.readers[uid].advance(start, self._latest[uid], rows)
+
+    def _range(self, uid: str, start: Any, rows: int) -> InputRange:
+        reader = self.readers[uid]
+        end = self._advance(uid, start, rows)
+        return InputRange(start=start, end=end, rows=reader.rows_between(start, end))
+
+    def _is_timer_due(
+        self, parent: Manifest | None, marks: Mapping[str, Watermark], now_us: int
+    ) -> bool:
+        if parent is None:
+            return False
+        for uid, declared in self.operators.items():
+            state = parent.operators.get(uid)
+            if state is None:
+                continue
+            heads = state.timers
+            names = [d.uid for d in declared]
+            mark = operator_watermark(names, marks, state.watermark_us)
+            if heads.processing_us is not None and heads.processing_us <= now_us:
+                return True
+            is_known = heads.event_us is not None and mark is not None
+            if is_known and heads.event_us <= mark:  # type: ignore[operator]
+                return True
+        return False
+
+    def learn(self, rows: int, took_us: int) -> dict[str, float]:
+        """Learn from an epoch that was committed; return what readers noticed."""
+        self.admission.learn(rows, took_us)
+        noticed: dict[str, float] = {}
+        for reader in self.readers.values():
+            # How many of the rows were whose is known only if there is one source.
+            mine = rows if len(self.readers) == 1 else 0
+            for name, value in reader.observed(mine).items():
+                noticed[name] = noticed.get(name, 0) + value
+        return noticed
+
+
+def planned_event(region: str, turn: int, planned: PlannedInputs) -> Planned:
+    """Return a plan as the coordinator is told of it."""
+    return Planned(
+        region=region,
+        turn=turn,
+        inputs=planned.inputs,
+        watermarks=planned.watermarks,
+        now_us=planned.now_us,
+        seed=planned.seed,
+        started_us=planned.started_us,
+    )
+
+
+def _present(parent: Manifest | None, clock_us: int) -> int:
+    """Return the processing time of the next epoch.
+
+    It does not run backwards when a clock is set right. Only if it were to stand still
+    for more than a day, the clock had been far wrong: it is followed back.
+    """
+    before_us = 0 if parent is None else parent.now_us
+    return clock_us if before_us - clock_us > _ASTRAY_US else max(clock_us, before_us)
+
+
+def _seen_by(marks: Mapping[str, Watermark], now_us: int) -> dict[str, Watermark]:
+    """Return watermarks whose inputs were active now at the latest."""
+
+    def past(at: int | None) -> int | None:
+        return at if at is None else min(at, now_us)
+
+    return {
+        name: msgspec.structs.replace(
+            mark,
+            active_us=past(mark.active_us),
+            partitions={
+                key: msgspec.structs.replace(part, active_us=past(part.active_us))
+                for key, part in mark.partitions.items()
+            },
+        )
+        for name, mark in marks.items()
+    }

@@ -1,0 +1,1 @@
+"""What a run looks at, opens and takes over before its first epoch."""

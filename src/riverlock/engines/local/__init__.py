@@ -1,0 +1,1 @@
+"""Stages in one thread of this process, without Spark."""

@@ -1,0 +1,116 @@
+"""Runs the stages of an epoch in this thread: the tasks of a stage, one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from riverlock.connectors.base.source_reader import check_read
+from riverlock.core.errors import EpochAbortedError
+from riverlock.engines.local.exchange import exchanged
+from riverlock.engines.local.tables import Tables, stored_output
+from riverlock.stages.compiled import KeyedStage
+from riverlock.stages.stage_tasks import needs_initial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import pyarrow as pa
+
+    from riverlock.connectors.base.source_reader import Reader
+    from riverlock.coordinator.instructions import RunStage
+    from riverlock.coordinator.votes import Vote
+    from riverlock.snapshot.format.records import InputRange, Manifest
+    from riverlock.stages.stage_tasks import StageTasks
+
+__all__ = ["LocalDeployment"]
+
+
+@dataclass(frozen=True)
+class LocalDeployment:
+    """One run of a flow in this process; see ``driver.engine``."""
+
+    tasks: StageTasks
+    readers: Mapping[str, Reader]
+    _cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def run_stage(
+        self,
+        order: RunStage,
+        parent: Manifest | None,
+        following: Mapping[str, InputRange] | None,
+    ) -> tuple[Vote, ...]:
+        """Run one stage; return one vote per task.
+
+        Raises:
+            RiverlockError: What a task says went wrong.
+        """
+        self._cancelled.clear()
+        tasks = dataclasses.replace(self.tasks, parallelism=order.parallelism)
+        stage, rows = tasks.stage(order), self.delivered(order, parent)
+        if isinstance(stage, KeyedStage):
+            task, begun = tasks.keyed(stage), tasks.begun(stage, order, parent)
+            return self._votes(
+                order,
+                range(tasks.parallelism),
+                lambda part: task.vote(rows.get(part, []), part, begun),
+            )
+        writing = tasks.write(stage, order)
+        return self._votes(order, rows, lambda part: writing.vote(rows[part], part))
+
+    def _votes(
+        self, order: RunStage, parts: Iterable[int], vote: Callable[[int], Vote]
+    ) -> tuple[Vote, ...]:
+        votes = []
+        for part in parts:
+            if self._cancelled.is_set():
+                raise EpochAbortedError(
+                    epoch=order.epoch,
+                    reason=f"stage {order.stage!r} was cancelled",
+                    cause="the run was told to stop what runs",
+                )
+            votes.append(vote(part))
+        return tuple(votes)
+
+    def delivered(
+        self, order: RunStage, parent: Manifest | None
+    ) -> dict[int, list[pa.RecordBatch]]:
+        """Return the rows that the tasks of a stage get, by task."""
+        tasks = dataclasses.replace(self.tasks, parallelism=order.parallelism)
+        stage, tables = tasks.stage(order), self._tables(order, parent)
+        if isinstance(stage, KeyedStage):
+            initial = needs_initial(stage, parent)
+            found = exchanged(stage, tables, tasks, takes_initial=initial)
+        else:
+            given = tables.rows(stage.given).table
+            found = {0: given} if given.num_rows else {}
+        check_read(self.readers, order.planned.inputs)
+        return {part: table.to_batches() for part, table in found.items()}
+
+    def _tables(self, order: RunStage, parent: Manifest | None) -> Tables:
+        tasks, earlier = self.tasks, order.earlier
+        outputs = tasks.compiled.staged
+        staged = {
+            place: stored_output(outputs[place], paths)
+            for place, paths in tasks.staged(earlier).items()
+        }
+        tables = Tables(
+            tasks.compiled.flow,
+            self.readers,
+            order.planned.inputs,
+            staged,
+            tasks.late(order, parent),
+            tasks.storage,
+        )
+        for node, stage, paths in tasks.shared(earlier):
+            tables.share(node, stage.stored._replace(paths=paths))
+        return tables
+
+    def cancel(self) -> None:
+        """Run no further task of the stage that runs; from any thread."""
+        self._cancelled.set()
+
+    def close(self) -> None:
+        """Nothing is open."""

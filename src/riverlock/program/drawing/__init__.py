@@ -1,0 +1,1 @@
+"""Drawing a program: boxes and arrows, as text, Mermaid, SVG or plain data."""
