@@ -9,6 +9,7 @@ import sys
 import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from riverlock.flow.flow import Flow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import ModuleType
+    from types import CodeType, ModuleType
 
 __all__ = ["App", "find_flow", "load", "parse", "worker_path"]
 
@@ -59,6 +60,18 @@ def parse(given: str) -> App:
     return App(file=file.resolve(), name=name or None)
 
 
+class _AsWritten(SourceFileLoader):
+    """Compiles a file as it is now, never from bytecode.
+
+    Python takes bytecode for current if the size and the second of the last change
+    are the same: a digit that was changed at once would run the code from before.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 @contextmanager
 def worker_path(folder: Path) -> Iterator[None]:
     """Let the workers of a session that starts meanwhile import the neighbours."""
@@ -81,13 +94,15 @@ def load(app: App) -> ModuleType:
     """
     if str(app.folder) not in sys.path:
         sys.path.insert(0, str(app.folder))
-    spec = importlib.util.spec_from_file_location(_module_name(app.file), app.file)
-    if spec is None or spec.loader is None:
+    name = _module_name(app.file)
+    spec = importlib.util.spec_from_file_location(name, app.file)
+    if spec is None or not isinstance(spec.loader, SourceFileLoader):
         raise InvalidConfigError(
             f"app {app.file}", expected="a Python file", found=app.file.suffix or "none"
         )
+    spec.loader = _AsWritten(name, str(app.file))
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except RiverlockError:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -52,6 +53,25 @@ def test_parse_refuses_what_is_no_file(given: str) -> None:
 
 def test_the_only_flow_is_found_whatever_its_name(app: Callable[..., App]) -> None:
     assert _flow(app("shop = rl.Flow('a')\nagain = shop\n")).name == "a"
+
+
+def test_a_file_changed_within_the_same_second_is_loaded_as_it_is_now(
+    app: Callable[..., App], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    loaded = []
+    for name in ("a", "b"):
+        written = app(f"flow = rl.Flow('{name}')\n")
+        os.utime(written.file, (1_000_000_000, 1_000_000_000))
+        loaded.append(_flow(written).name)
+        del sys.modules["pipeline"]
+
+    assert loaded == ["a", "b"]
+
+
+def test_what_is_no_source_file_is_refused(app: Callable[..., App]) -> None:
+    with pytest.raises(InvalidConfigError, match="a Python file"):
+        load(app("", name="pipeline.txt"))
 
 
 def test_named_flow_is_found_among_several(app: Callable[..., App]) -> None:
