@@ -20,6 +20,7 @@ from riverlock.core.errors import (
     SourceError,
     StateError,
     StorageError,
+    StoreChangedError,
     UserCodeError,
 )
 from riverlock.core.user_lines import raising_line
@@ -105,6 +106,8 @@ def _unaffected(error: RiverlockError) -> str:
             return "the store: nothing has run"
         case FencedError():
             return "the other run; this one has written nothing that counts"
+        case StoreChangedError():
+            return "what is in the store now; sinks may have more epochs than it"
         case SinkError():
             return "state and decided epochs; the sink gets the epoch at the next start"
         case SnapshotError() | StateError():

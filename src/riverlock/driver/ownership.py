@@ -9,7 +9,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from riverlock.core.errors import StorageError
+from riverlock.core.errors import (
+    SnapshotCorruptedError,
+    StorageError,
+    StoreChangedError,
+)
 from riverlock.snapshot.format.requests import requests_after
 from riverlock.snapshot.format.sealed import seal
 from riverlock.snapshot.owner import Beat, process_start
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.format.records import Request, Run
+    from riverlock.snapshot.format.records import Manifest, Request, Run
 
 __all__ = ["Heartbeat"]
 
@@ -63,6 +67,38 @@ class Heartbeat:
         if self.owner is None:
             self.owner = self._catalog.run(self._run.run + 1)
         return self.owner
+
+    def check_store(self, manifest: Manifest) -> None:
+        """Check that the store still has our claim, and what an epoch continues from.
+
+        A store that is put back from a backup lacks them. What this run decided next
+        would refer to files that are not there.
+
+        Raises:
+            StoreChangedError: It lacks one of them.
+        """
+        lacks, parent = None, manifest.parent
+        if not self._has_claim():
+            lacks = f"the claim of run {self._run.run}"
+        elif parent is not None and not self._catalog.storage.exists(
+            self._catalog.paths.manifest(parent)
+        ):
+            lacks = f"epoch {parent}"
+        if lacks is not None:
+            raise StoreChangedError(
+                store=self._catalog.storage.uri,
+                run=self._run.run,
+                epoch=manifest.epoch,
+                lacks=lacks,
+            )
+
+    def _has_claim(self) -> bool:
+        try:
+            found = self._catalog.run(self._run.run)
+        except SnapshotCorruptedError:
+            # Damaged, but there: the put fences whoever else has the number.
+            return True
+        return found is not None and found.token == self._run.token
 
     def _beat_on(self) -> None:
         while not self._stop.wait(_BEAT_SECONDS):

@@ -27,7 +27,9 @@ from riverlock.core.errors import (
     RiverlockError,
     SourceUnavailableError,
     StorageError,
+    StoreChangedError,
 )
+from riverlock.driver.decision import decided
 from riverlock.driver.epoch_report import Report
 from riverlock.driver.failures import (
     as_ours,
@@ -395,35 +397,23 @@ class RegionDriver:
             log.debug("nothing to read ahead: %s", error)
             return None
 
-    def _put(self, order: do.PutManifest) -> ev.Event:
+    def _put(self, order: do.PutManifest) -> ev.Event | None:
         faults.hit("P6")
         decided_us = order.manifest.started_us + self._took_us()
         manifest = msgspec.structs.replace(order.manifest, decided_us=decided_us)
         try:
-            # It must be known, not only looked for: a run that is fenced may decide
-            # one epoch more, if it slept just here, but not two (snapshot/closed).
-            owner = self.heartbeat.check()
-            if owner is not None:
-                return ev.Fenced(region=self.plan.region, owner=describe(owner))
-            created = self.catalog.decide(manifest)
-        except StorageError as error:
-            return ev.PutFailed(
-                region=self.plan.region,
-                turn=order.turn,
-                cause=str(error),
-                retryable=error.retryable,
-            )
-        if created:
+            found = decided(self.catalog, self.heartbeat, manifest, turn=order.turn)
+        except StoreChangedError as error:
+            self._end(error)
+            return None
+        if not isinstance(found, ev.ManifestPut):
+            return found
+        if found.created:
             self._parent = manifest
             self._epochs += 1
             self._tell_progress()
         faults.hit("P8")
-        return ev.ManifestPut(
-            region=self.plan.region,
-            turn=order.turn,
-            created=created,
-            decided_us=decided_us,
-        )
+        return found
 
     def _commit(self, order: do.CommitSink | do.RetrySink) -> ev.Event:
         fenced = self._fenced()

@@ -12,7 +12,8 @@ import pytest
 from tests.unit.snapshot.small_flow import Row, SmallFlow, output_of, state_of
 
 import riverlock as rl
-from riverlock.core.errors import CommitRejectedError, FencedError
+from riverlock.core.errors import CommitRejectedError, FencedError, StoreChangedError
+from riverlock.driver.region_loop import RegionDriver
 from riverlock.snapshot.format.records import SinkOutput
 
 ROWS: list[Row] = [(f"k{n * 7 % 5}", n % 11) for n in range(60)]
@@ -225,3 +226,56 @@ def test_tokens_that_lead_out_of_the_directory_are_refused(
     assert not (tmp_path / "stolen").exists()
     assert list(out.glob("epoch=*")) == []
     assert secret.read_text() == "mine"
+
+
+def put_back_under_it(flow: SmallFlow, backup: Path, *, when: int) -> None:
+    """Replace the store of a live run; its working copies are elsewhere."""
+
+    def after(driver: RegionDriver) -> None:
+        newest = driver.catalog.epochs()[-1:]
+        regions = flow.store / "regions"
+        if newest == [5] and not backup.exists():
+            copied(regions, backup)
+        if newest == [when]:
+            shutil.rmtree(regions)
+            if any(backup.glob("*")):
+                shutil.copytree(backup, regions)
+
+    flow.after = after
+
+
+@pytest.mark.parametrize("of", ["an earlier run", "the same run", "nothing"])
+def test_a_store_put_back_under_a_live_run_ends_it(tmp_path: Path, of: str) -> None:
+    store, out, backup = tmp_path / "store", tmp_path / "out", tmp_path / "backup"
+    flow = SmallFlow(store, ROWS, out)
+    flow.run(4)
+    if of == "an earlier run":
+        copied(store / "regions", backup)
+    elif of == "nothing":
+        backup.mkdir()
+    put_back_under_it(flow, backup, when=9)
+
+    with pytest.raises(StoreChangedError) as told:
+        flow.run()
+
+    assert told.value.epoch == 10
+    assert "epoch 10 was not decided" in str(told.value)
+    assert "backup" in str(told.value)
+    kept = {"an earlier run": 4, "the same run": 6, "nothing": 0}[of]
+    assert flow.catalog.epochs() == list(range(kept)), "nothing without its past"
+
+
+def test_a_store_put_back_under_a_live_run_goes_on_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    store, out, backup = tmp_path / "store", tmp_path / "out", tmp_path / "backup"
+    flow = SmallFlow(store, ROWS, out)
+    put_back_under_it(flow, backup, when=9)
+    with pytest.raises(StoreChangedError):
+        flow.run()
+
+    flow.after = lambda _: None
+    flow.run()
+
+    assert flow.state() == state_of(ROWS)
+    assert flow.output() == output_of(ROWS)

@@ -47,6 +47,7 @@ EXAMPLES: list[RiverlockError] = [
     errors.UnsupportedFormatError("flow.json", supported=1, found=2),
     errors.CoordinationError("text"),
     errors.FencedError(store="s", run=3, owner="host:1"),
+    errors.StoreChangedError(store="s", run=3, epoch=7, lacks="epoch 6"),
     errors.ClusterLostError(master="spark://host:7077", epoch=7, seconds=300),
     errors.EpochAbortedError(epoch=7, reason="task", cause="it died"),
     errors.InputChangedError(epoch=7, reason="source", cause="3 rows are 2 now"),

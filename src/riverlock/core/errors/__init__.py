@@ -20,6 +20,7 @@ since errors cross from Spark workers to the driver.
     │   ├─ SnapshotNotFoundError ├─ SnapshotCorruptedError └─ UnsupportedFormatError
     ├─ CoordinationError
     │   ├─ FencedError          another run owns the flow: stop
+    │   ├─ StoreChangedError    the store went back under a live run: stop
     │   ├─ ClusterLostError     Spark has nobody to run tasks: a new session is needed
     │   └─ EpochAbortedError    the epoch did not happen; .reason says why
     │       └─ InputChangedError  nor can it: it is planned anew
@@ -46,6 +47,7 @@ from riverlock.core.errors.coordination import (
     EpochAbortedError,
     FencedError,
     InputChangedError,
+    StoreChangedError,
 )
 from riverlock.core.errors.definition import (
     DefinitionError,
@@ -105,6 +107,7 @@ __all__ = [
     "StateTypeError",
     "StorageError",
     "StorageNotFoundError",
+    "StoreChangedError",
     "TimeRangeError",
     "UndeclaredStateError",
     "UnsupportedFormatError",

@@ -10,6 +10,7 @@ __all__ = [
     "EpochAbortedError",
     "FencedError",
     "InputChangedError",
+    "StoreChangedError",
 ]
 
 
@@ -37,6 +38,32 @@ class FencedError(CoordinationError):
             store=store,
             run=run,
             owner=owner,
+        )
+
+
+class StoreChangedError(CoordinationError):
+    """The store lacks what this run has written: it went back under a live run."""
+
+    code = "STORE_CHANGED"
+    exit_code = 3
+    store: str
+    run: int
+    epoch: int
+    lacks: str
+
+    def __init__(self, *, store: str, run: int, epoch: int, lacks: str) -> None:
+        """Name the store, our run, the epoch that it wanted, and what is not there."""
+        super().__init__(
+            f"{store} has changed under run {run}: {lacks} is not there any more; was"
+            f" the store put back from a backup, or removed? epoch {epoch} was not"
+            " decided, since nobody could read it without what is missing",
+            hint="put the store back once more, now that nothing runs, and start the"
+            " flow: it continues from there, and sinks tell if they have more; stop"
+            " all runs (riverlock stop) before a store is put back",
+            store=store,
+            run=run,
+            epoch=epoch,
+            lacks=lacks,
         )
 
 

@@ -1,0 +1,42 @@
+"""The put that decides an epoch, and what became of it, as an event."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from riverlock.coordinator import events as ev
+from riverlock.core.errors import StorageError
+from riverlock.snapshot.claims import describe
+
+if TYPE_CHECKING:
+    from riverlock.driver.ownership import Heartbeat
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.format.records import Manifest
+
+__all__ = ["decided"]
+
+
+def decided(
+    catalog: Catalog, heartbeat: Heartbeat, manifest: Manifest, *, turn: int
+) -> ev.ManifestPut | ev.PutFailed | ev.Fenced:
+    """Put a manifest if it is absent and the store is still that of this run.
+
+    Raises:
+        StoreChangedError: The store lacks what this run has written.
+    """
+    region = manifest.region
+    try:
+        # It must be known, not only looked for: a run that is fenced may decide one
+        # epoch more, if it slept just here, but not two (format/closed_numbers).
+        owner = heartbeat.check()
+        if owner is not None:
+            return ev.Fenced(region=region, owner=describe(owner))
+        heartbeat.check_store(manifest)
+        created = catalog.decide(manifest)
+    except StorageError as error:
+        return ev.PutFailed(
+            region=region, turn=turn, cause=str(error), retryable=error.retryable
+        )
+    return ev.ManifestPut(
+        region=region, turn=turn, created=created, decided_us=manifest.decided_us
+    )
