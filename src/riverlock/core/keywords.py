@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from functools import wraps
+from types import FunctionType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from riverlock.core.errors import InvalidConfigError
@@ -13,10 +14,11 @@ from riverlock.core.suggestions import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["refuse_near", "told_keywords"]
+__all__ = ["refuse_near", "told_keywords", "told_methods"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound=type)
 # How near an option of somebody else may be to one of ours: dateFormat is not format.
 _NEAR = 0.85
 
@@ -27,7 +29,24 @@ def told_keywords(function: Callable[P, R]) -> Callable[P, R]:
     Raises:
         InvalidConfigError: By the function: it has no such keyword, or lacks one.
     """
+    return _telling(function, f"{function.__name__}()")
 
+
+def told_methods(public: C) -> C:
+    """Let a public class, and each of its public methods, do so too.
+
+    Inherited methods are among them: a user sees the class, not where a method stands.
+    """
+    for name in dir(public):
+        method = inspect.getattr_static(public, name)
+        if isinstance(method, FunctionType) and not name.startswith("_"):
+            setattr(public, name, told_keywords(method))
+    made = _telling(public.__init__, f"rl.{public.__name__}()")
+    public.__init__ = made  # type: ignore[misc]
+    return public
+
+
+def _telling(function: Callable[P, R], what: str) -> Callable[P, R]:
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
@@ -37,7 +56,6 @@ def told_keywords(function: Callable[P, R]) -> Callable[P, R]:
             try:
                 signature.bind(*args, **kwargs)
             except TypeError:
-                what = f"{function.__name__}()"
                 raise _refusal(what, signature, len(args), kwargs) from error
             raise  # of what the function did
 
@@ -57,8 +75,8 @@ def refuse_near(what: str, options: Iterable[str], ours: Iterable[str]) -> None:
         if near:
             raise InvalidConfigError(
                 what,
-                expected=f"the keywords {', '.join(known.values())}, or options of"
-                " Spark's reader",
+                expected=f"one of the keywords {', '.join(known.values())}, or an"
+                " option of Spark's reader",
                 found=f"{option}=",
                 hint=f"did you mean {known[near[0]]!r}?",
             )
@@ -67,12 +85,14 @@ def refuse_near(what: str, options: Iterable[str], ours: Iterable[str]) -> None:
 def _refusal(
     what: str, signature: inspect.Signature, count: int, given: Mapping[str, object]
 ) -> InvalidConfigError:
-    parameters = signature.parameters
+    parameters = dict(signature.parameters)
+    if parameters.pop("self", None):
+        count -= 1
     unknown = next((n for n in given if n not in parameters), None)
     if unknown is not None:
         return InvalidConfigError(
             what,
-            expected=f"the keywords {', '.join(parameters)}"
+            expected=f"one of the keywords {', '.join(parameters)}"
             if parameters
             else "no arguments",
             found=f"{unknown}=",
@@ -83,8 +103,8 @@ def _refusal(
         names = ", ".join(p.name for p in places)
         return InvalidConfigError(
             what,
-            expected=f"{names or 'nothing'} by place, all else by keyword",
-            found=f"{count} arguments by place",
+            expected=f"{names or 'nothing'} by position, all else by keyword",
+            found=f"{count} arguments by position",
         )
     taken = {p.name for p in places[:count]} | set(given)
     missing = [

@@ -146,8 +146,8 @@ def _unknown(name: str, known: list[str]) -> InvalidConfigError:
     plain = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
     near = get_close_matches(plain.replace("-", "_"), known, n=1)
     return InvalidConfigError(
-        f"option {name!r}",
-        expected=f"to be one of {', '.join(known)}",
-        found="no such option",
+        "a run",
+        expected=f"one of the options {', '.join(known)}",
+        found=f"{name}=",
         hint=f"did you mean {near[0]}=?" if near else "",
     )

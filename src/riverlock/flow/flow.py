@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from riverlock.connectors.base.sink import check_dead_letter_sink
 from riverlock.connectors.base.source import Source
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.keywords import told_methods
 from riverlock.core.types import schema_of
 from riverlock.flow.engine_door import engines
 from riverlock.flow.stream import Stream
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Flow"]
 
 
+@told_methods
 class Flow:
     """A dataflow program: build it from sources to sinks, then run it on a store.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from riverlock.core.keywords import told_methods
 from riverlock.flow.dstream import KeyedWindowOperations
 from riverlock.flow.other_streams import Helpful
 from riverlock.flow.windowable import Windowable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["KeyedStream"]
 
 
+@told_methods
 class KeyedStream(KeyedMethods, Windowable, KeyedWindowOperations, Helpful):
     """A stream partitioned by key: where state lives.
 

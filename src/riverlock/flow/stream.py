@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.connectors.base.sink import check_dead_letter_sink, check_sink
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.keywords import told_methods
 from riverlock.core.suggestions import did_you_mean
 from riverlock.core.times import duration_us
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Stream"]
 
 
+@told_methods
 class Stream(StaticJoinable, Windowable, WindowOperations, Helpful):
     """Rows on their way from a source to sinks.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.keywords import told_methods
 from riverlock.flow.other_streams import Helpful
 from riverlock.operators.aggregates.aggregator import named_aggregates
 from riverlock.operators.by_key.top import Ranking
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["WindowedStream"]
 
 
+@told_methods
 class WindowedStream(Helpful):
     """A stream whose records lie in windows, of event time or of a number."""
 

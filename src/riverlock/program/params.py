@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar, cast
 
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.keywords import told_methods
 from riverlock.core.values.parameter_kinds import KINDS, kind_of, live, stored
 from riverlock.snapshot.format.records import Parameter
 
@@ -18,6 +19,7 @@ __all__ = ["Param", "params_of"]
 T = TypeVar("T")
 
 
+@told_methods
 class Param(Generic[T]):
     """A parameter of a process: ``limit = rl.Param(100)``, read as ``self.limit``.
 

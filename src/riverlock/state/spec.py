@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from riverlock.core.errors import InvalidConfigError, InvalidStateSpecError, StateError
+from riverlock.core.keywords import told_methods
 from riverlock.core.suggestions import did_you_mean
 from riverlock.core.times import duration_us
 from riverlock.core.types import Type, TypeLike, type_of
@@ -138,6 +139,7 @@ class StateSpec:
         def __delete__(self, instance: object) -> None: ...
 
 
+@told_methods
 class Value(StateSpec):
     """One value per key: ``self.spent``, ``self.spent = x``, ``del self.spent``."""
 
@@ -205,6 +207,7 @@ class _Handled(StateSpec):
             raise self._outside()
 
 
+@told_methods
 class List(_Handled):
     """A list per key; appending does not read it."""
 
@@ -215,6 +218,7 @@ class List(_Handled):
         def __get__(self, instance: object, owner: type) -> ListHandle[Any]: ...
 
 
+@told_methods
 class Map(_Handled):
     """A dictionary per key; touching one entry costs one entry."""
 
@@ -256,6 +260,7 @@ class Map(_Handled):
         )
 
 
+@told_methods
 class Reducing(_Handled):
     """A value folded by a function: ``self.best.add(x)``, ``self.best.value``."""
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.hidden_columns import TIME
+from riverlock.core.keywords import told_keywords
 from riverlock.core.suggestions import did_you_mean
 from riverlock.core.times import duration_us, from_micros, micros
 from riverlock.core.types import Field, Schema, SchemaLike, schema_of
@@ -69,6 +70,7 @@ _START_US = micros(from_micros(0).replace(year=2024))
 _DEAD = schema_of(DEAD_SCHEMA).names
 
 
+@told_keywords
 def harness(  # noqa: PLR0913 - keywords, each with a default
     process: KeyedLogic[Any],
     *,

@@ -23,6 +23,7 @@ from riverlock.connectors.rows.source import Rows
 from riverlock.coordinator.restart import NoRestart
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
+from riverlock.core.keywords import told_keywords
 from riverlock.core.types import schema_of
 from riverlock.driver.intake.planner import Planner
 from riverlock.driver.run_options import RunOptions
@@ -60,6 +61,7 @@ Row = tuple[Any, ...]
 _ALL = 1 << 40
 
 
+@told_keywords
 def run_local(
     flow: Flow,
     inputs: Mapping[str, Sequence[Any]] | Sequence[Any],

@@ -83,3 +83,35 @@ def test_errors_of_type_within_are_passed_on() -> None:
 
     with pytest.raises(TypeError, match="unsupported operand"):
         broken(5)
+
+
+_ORDERS = "user string, amount double, at timestamp"
+
+
+def _stream() -> Any:
+    return rl.Flow("shop").read(rl.testing.rows(_ORDERS, []), uid="in")
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: rl.Value("long", defalt=0), "rl.Value() needs one of the keywords"),
+        (lambda: rl.List("long", tll="1 h"), "rl.List() needs one of the keywords"),
+        (lambda: rl.Map("string"), "rl.Map() needs value=, got none"),
+        (lambda: rl.Param(1, docs="x"), "rl.Param() needs one of the keywords"),
+        (lambda: rl.Flow("f", key_group=1), "did you mean 'key_groups'?"),
+        (lambda: rl.Flow("f").replay("s", 1, kee=1), "replay() needs one of"),
+        (lambda: rl.Flow("f").check("s"), "check() needs nothing by position"),
+        (lambda: _stream().event_time("at", dely="1 s"), "did you mean 'delay'?"),
+        (lambda: _stream().map(lambda r: r), "map() needs output=, got none"),
+        (lambda: _stream().key_by("user").top(3, bye="at"), "did you mean 'by'?"),
+        (lambda: rl.testing.harness(inpt=""), "did you mean 'input'?"),
+        (lambda: rl.testing.run_local(_stream(), epoch_row=1), "'epoch_rows'?"),
+    ],
+)
+def test_methods_tell_wrong_arguments_too(call: Callable[[], Any], told: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        call()
+
+    assert told in str(caught.value)
+    assert f"{__file__}:" in caught.value.line

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.keywords import told_methods
 from riverlock.program.graph import Connect
 from riverlock.program.process import check_process
 from riverlock.program.two_inputs import TwoInputProcess, check_same_keys
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ConnectedStreams"]
 
 
+@told_methods
 class ConnectedStreams:
     """Two keyed streams, to be handled by one process."""
 
