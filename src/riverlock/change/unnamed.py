@@ -39,7 +39,9 @@ class Unnamed:
 
     def __str__(self) -> str:
         """Return what to write, and where."""
-        return f"{self.write} for {self.of}" + (f" in {self.line}" if self.line else "")
+        return f"{self.write} for {self.of}" + (
+            f", at {self.line}" if self.line else ""
+        )
 
 
 def unnamed(program: Program) -> list[Unnamed]:
@@ -64,7 +66,7 @@ def tell_unnamed(program: Program) -> None:
     if found:
         lines = "".join(f"\n  {each}" for each in found)
         log.warning(
-            "state, positions and output are kept by uid, and these follow the order of"
-            " the code; write them before it changes:%s",
+            "state, positions and output are kept by uid. These uids follow the order"
+            " of the code; write them down before it changes:%s",
             lines,
         )

@@ -176,7 +176,7 @@ def _show_touches(found: list[Touch], *, full: bool, as_json: bool) -> None:
         )
         return
     if not found:
-        click.echo("no epoch that is known has touched it")
+        click.echo("no epoch on record touched it")
         return
     rows = []
     for touch in found:

@@ -211,7 +211,7 @@ def _number_of(found: Replay) -> str:
 def _print_diff(found: Replay, *, limit: int | None) -> None:
     if found.changes:
         click.echo(
-            f"\nstate: {text.counted(len(found.changes), 'entry')} came out otherwise"
+            f"\nstate: {text.counted(len(found.changes), 'entry')} came out differently"
         )
         text.table(
             ("operator", "key", "entry", "before", "after"),

@@ -62,7 +62,7 @@ def rescale(*, store: str, parallelism: int, seconds: float, as_json: bool) -> i
     else:
         click.echo(f"{tasks} since epoch {epoch}")
     if wanted < parallelism and not as_json:
-        click.echo(f"there are no more tasks than key groups, {wanted}")
+        click.echo(f"at most one task per key group: {wanted}")
     return 0
 
 

@@ -16,13 +16,13 @@ KeyGroup = NewType("KeyGroup", int)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
-def check_name(what: str, name: str) -> str:
+def check_name(what: str, name: object) -> str:
     """Return ``name`` if it can be part of a path on every storage.
 
     Raises:
         InvalidFlowError: It cannot.
     """
-    if not _NAME.fullmatch(str(name)):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidFlowError(
             what,
             expected="1 to 100 letters, digits, '_', '-' or '.', starting with a"

@@ -39,10 +39,10 @@ def told_methods(public: C) -> C:
     """
     for name in dir(public):
         method = inspect.getattr_static(public, name)
-        if isinstance(method, FunctionType) and not name.startswith("_"):
+        if name == "__init__":
+            setattr(public, name, _telling(method, f"rl.{public.__name__}()"))
+        elif isinstance(method, FunctionType) and not name.startswith("_"):
             setattr(public, name, told_keywords(method))
-    made = _telling(public.__init__, f"rl.{public.__name__}()")
-    public.__init__ = made  # type: ignore[misc]
     return public
 
 

@@ -298,7 +298,7 @@ class _Parser:
         if kind is None:
             raise _unknown(
                 self._text,
-                f"a type of Spark's in place of {word!r}",
+                f"a Spark type in place of {word!r}",
                 did_you_mean(word, [*_ALIASES, "array", "map", "struct"]),
             )
         if kind != "decimal":

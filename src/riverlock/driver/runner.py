@@ -209,10 +209,10 @@ class Run:
         if self._driver is None:
             raise InvalidConfigError(
                 f"the run of {self._flow.name!r}",
-                expected="one that has begun",
-                found="one that has not begun, or never will"
+                expected="to have begun",
+                found="one that has not, or never will"
                 if self._away is None
-                else f"one that has not begun: {self._away.message}",
+                else f"one that has not: {self._away.message}",
             )
         return self._driver
 

@@ -320,6 +320,8 @@ class Flow:
 def _how_to_read(given: object) -> str:
     if isinstance(given, str):
         return f'write rl.sources.files({given!r}, format="json", schema="...")'
-    if getattr(given, "__module__", "") == "riverlock.sources":
-        return f"call it: rl.sources.{getattr(given, '__name__', '')}(...)"
+    # Functions of rl.sources stand beside what they make.
+    name = getattr(given, "__name__", None)
+    if name and getattr(given, "__module__", "").startswith("riverlock."):
+        return f"call it: rl.sources.{name}(...)"
     return ""

@@ -36,8 +36,8 @@ class StaticJoinable:
         The table is broadcast, so it must fit into the memory of a worker.
 
         Args:
-            table: A DataFrame; or a function from SparkSession to one, which is called
-                in every epoch, so that the next epoch sees a table that has changed.
+            table: A DataFrame; or a function that returns one for a SparkSession. It is
+                called in every epoch, so that the next epoch sees a changed table.
             on: The column, or several, that both sides have.
             how: ``inner``, or ``left`` to keep rows without a match.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -122,7 +123,10 @@ def check_process(process: object, uid: str) -> Schema | None:
         raise InvalidFlowError(what, expected="a Process", found=repr(process))
     if not overrides(process, "on_event"):
         raise InvalidFlowError(
-            what, expected="a method on_event", found=type(process).__name__
+            what,
+            expected="a method on_event",
+            found=type(process).__name__,
+            hint=_rename(process),
         )
     check_methods(process, uid, _METHODS)
     for cls in type(process).__mro__:
@@ -152,3 +156,10 @@ def check_process(process: object, uid: str) -> Schema | None:
             found=repr(process.output),
             hint=getattr(error, "message", str(error)),
         ) from error
+
+
+def _rename(process: object) -> str:
+    """Return the method that was probably meant to be ``on_event``; empty: none."""
+    own = [n for n in dir(process) if n not in dir(KeyedLogic)]
+    near = get_close_matches("on_event", own, n=1)
+    return f"rename {near[0]} to on_event" if near else ""

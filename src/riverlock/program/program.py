@@ -108,9 +108,9 @@ class Program:
         check_name("uid", uid)
         if uid in self._uids:
             raise InvalidFlowError(
-                f"uid={uid!r}",
-                expected="to be given once",
-                found=f"it for a {self._uids[uid]} too",
+                "uid=",
+                expected="a name that nothing else in the flow has",
+                found=f"{uid!r}, which a {self._uids[uid]} has",
                 hint="give one of them another uid=",
             )
         self._uids[uid] = kind

@@ -48,7 +48,7 @@ def early(*, count: int | None = None, every: str | timedelta | None = None) -> 
     """
     if count is not None and (type(count) is not int or count < 1):
         raise InvalidConfigError(
-            "early(count=)", expected="a whole number from 1 on", found=repr(count)
+            "early(count=)", expected="a whole number of at least 1", found=repr(count)
         )
     every_us = None if every is None else duration_us(every)
     if every_us == 0 or (count is None and every_us is None):

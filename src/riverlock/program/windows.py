@@ -252,7 +252,7 @@ def count_windows(size: int, slide: int | None = None) -> CountWindows:
         if type(value) is not int or value < 1:
             raise InvalidConfigError(
                 f"{name} of a count window",
-                expected="a whole number from 1 on",
+                expected="a whole number of at least 1",
                 found=repr(value),
             )
     return window

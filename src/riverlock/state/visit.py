@@ -135,7 +135,7 @@ class Handle:
         if not self.visit.is_writable:
             raise StateError(
                 f"broadcast state {self.spec.name!r} is read-only here",
-                hint="write it in on_broadcast, which every task sees alike",
+                hint="write it in on_broadcast, which runs in every task",
             )
         self.touch()
 

@@ -114,5 +114,7 @@ def _padded(records: list[Sent], kind: int, schema: Schema | None) -> pa.Table |
         return rows_table([blank if r is None else r for r in mine], schema)
     except RowError as error:
         raise InvalidConfigError(
-            "send()", expected=f"records of {schema.ddl}", found=str(error)
+            "send()",
+            expected=f"records of {schema.ddl}",
+            found=f"one that does not fit: {error}",
         ) from error

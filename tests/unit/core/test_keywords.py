@@ -85,6 +85,8 @@ def test_errors_of_type_within_are_passed_on() -> None:
         broken(5)
 
 
+# Not typed: type checkers would find the mistakes, too.
+RL: Any = rl
 _ORDERS = "user string, amount double, at timestamp"
 
 
@@ -95,18 +97,18 @@ def _stream() -> Any:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: rl.Value("long", defalt=0), "rl.Value() needs one of the keywords"),
-        (lambda: rl.List("long", tll="1 h"), "rl.List() needs one of the keywords"),
-        (lambda: rl.Map("string"), "rl.Map() needs value=, got none"),
-        (lambda: rl.Param(1, docs="x"), "rl.Param() needs one of the keywords"),
-        (lambda: rl.Flow("f", key_group=1), "did you mean 'key_groups'?"),
-        (lambda: rl.Flow("f").replay("s", 1, kee=1), "replay() needs one of"),
-        (lambda: rl.Flow("f").check("s"), "check() needs nothing by position"),
+        (lambda: RL.Value("long", defalt=0), "rl.Value() needs one of the keywords"),
+        (lambda: RL.List("long", tll="1 h"), "rl.List() needs one of the keywords"),
+        (lambda: RL.Map("string"), "rl.Map() needs value=, got none"),
+        (lambda: RL.Param(1, docs="x"), "rl.Param() needs one of the keywords"),
+        (lambda: RL.Flow("f", key_group=1), "did you mean 'key_groups'?"),
+        (lambda: RL.Flow("f").replay("s", 1, kee=1), "replay() needs one of"),
+        (lambda: RL.Flow("f").check("s"), "check() needs nothing by position"),
         (lambda: _stream().event_time("at", dely="1 s"), "did you mean 'delay'?"),
         (lambda: _stream().map(lambda r: r), "map() needs output=, got none"),
         (lambda: _stream().key_by("user").top(3, bye="at"), "did you mean 'by'?"),
-        (lambda: rl.testing.harness(inpt=""), "did you mean 'input'?"),
-        (lambda: rl.testing.run_local(_stream(), epoch_row=1), "'epoch_rows'?"),
+        (lambda: RL.testing.harness(inpt=""), "did you mean 'input'?"),
+        (lambda: RL.testing.run_local(_stream(), epoch_row=1), "'epoch_rows'?"),
     ],
 )
 def test_methods_tell_wrong_arguments_too(call: Callable[[], Any], told: str) -> None:

@@ -57,6 +57,38 @@ def misspelt_key() -> object:
     return _flow()[1].key_by("usr")
 
 
+class Misspelt(rl.Process):
+    output = "user string"
+
+    def on_evnt(self, record: Any, ctx: rl.Context) -> None:
+        pass
+
+
+def misspelt_method() -> object:
+    return _flow()[1].key_by("user").process(Misspelt())
+
+
+def number_as_name() -> object:
+    name: Any = 5
+    return rl.Flow(name)
+
+
+def uid_of_two() -> object:
+    stream = _flow()[1]
+    stream.write(rl.sinks.memory(), uid="out")
+    return stream.write(rl.sinks.memory(), uid="out")
+
+
+def kafka_uncalled() -> object:
+    source: Any = rl.sources.kafka
+    return _flow()[0].read(source)
+
+
+def files_uncalled() -> object:
+    sink: Any = rl.sinks.files
+    return _flow()[1].write(sink)
+
+
 def misspelt_time() -> object:
     return _flow()[1].event_time("att")
 
@@ -144,6 +176,11 @@ def no_aggregate() -> object:
 
 DEFINITIONS: list[tuple[Callable[[], object], list[str]]] = [
     (misspelt_key, ["'usr'", "did you mean 'user'?"]),
+    (misspelt_method, ["a method on_event", "rename on_evnt to on_event"]),
+    (number_as_name, ["flow name needs", "got 5"]),
+    (uid_of_two, ["uid= needs a name that nothing else in the flow has", "got 'out'"]),
+    (kafka_uncalled, ["call it: rl.sources.kafka(...)"]),
+    (files_uncalled, ["call it: rl.sinks.files(...)"]),
     (misspelt_time, ["'att'", "did you mean 'at'?"]),
     (time_of_text, ["'text'", "a timestamp", "string"]),
     (misspelt_type, ["'strng'", "did you mean 'string'?"]),

@@ -234,7 +234,8 @@ class SqlCommitter:
                 f"sink {self.sink!r}",
                 expected=f"{right}, at {self.address}",
                 found=self._words(error),
-                hint=f"nothing was written; ask somebody who may to run: {grant}",
+                hint="nothing was written; ask someone with that right to run:"
+                f" {grant}",
             ) from None
         finally:
             connection.rollback()
@@ -399,7 +400,8 @@ class SqlCommitter:
             case Trouble.REFUSED | Trouble.AWAY if epoch is None:
                 return InvalidConfigError(
                     f"sink {self.sink!r}",
-                    expected=f"{self.address} to let us write to {self.target.table}",
+                    expected=f"the right to write to {self.target.table}"
+                    f" at {self.address}",
                     found=words,
                 )
             case _:

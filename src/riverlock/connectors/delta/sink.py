@@ -85,7 +85,7 @@ class DeltaSink:
         if len(self.partition_by) == len(use.schema.names):
             raise InvalidFlowError(
                 f"partition_by of sink {use.uid!r}",
-                expected="a column that is left for the files",
+                expected="at least one column that is not in partition_by",
                 found="all columns",
             )
         return DeltaStager(path=self.path, partition_by=self.partition_by)

@@ -165,7 +165,9 @@ def kafka(  # noqa: PLR0913 - keyword-only settings
         )
     if not topic or topic == markers:
         raise InvalidConfigError(
-            "kafka(topic=)", expected="a name, not that of markers", found=repr(topic)
+            "kafka(topic=)",
+            expected="a name other than that of the markers' topic",
+            found=repr(topic),
         )
     keys = () if key is None else (key,) if isinstance(key, str) else tuple(key)
     return KafkaSink(

@@ -78,7 +78,7 @@ def no_column(record: Record, name: str) -> str:
     known = list(_ATTRIBUTES[type(record)])
     near = did_you_mean(name, known)
     told = f"the record has no column {name!r}, only {', '.join(known)}"
-    return f"{told}; {near}" if near else told
+    return f"{told} ({near})" if near else told
 
 
 # Column name -> attribute, per generated class: a Struct cannot carry it itself.

@@ -128,7 +128,7 @@ class Planner:
                         what="it had ended, with the last watermark there is, and now"
                         " has more rows",
                         hint="an input that goes on must not be bounded; begin a new"
-                        " store to read it anew",
+                        " store to read it from the start",
                     )
 
     def _ended(self, inputs: Mapping[str, InputRange]) -> list[str]:

@@ -68,14 +68,14 @@ def plan_aggregates(
     """Return how records become partial rows, and how these are merged.
 
     Raises:
-        InvalidFlowError: An aggregate is an expression of Spark's.
+        InvalidFlowError: An aggregate is a Spark expression.
     """
     named: dict[str, NamedAggregator] = {}
     for name, each in node.aggregates.items():
         if not isinstance(each, Aggregator):
             raise needs_spark(
                 f"aggregate {name!r} of operator {node.uid!r}",
-                f"{each}, an expression of Spark's",
+                f"{each}, a Spark expression",
             )
         named[name] = named_aggregator(name, each, rows.columns)
     found = {

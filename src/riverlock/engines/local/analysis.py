@@ -69,7 +69,7 @@ class LocalAnalysis:
         window = None if node.windows is None else node.windows.window
         if isinstance(window, SessionWindows) and window.gap_expr is not None:
             raise needs_spark(
-                f"gap_expr of operator {node.uid!r}", "an expression of Spark's"
+                f"gap_expr of operator {node.uid!r}", "a Spark expression"
             )
         rows = self._tables.rows(node.input)
         if node.process is not None:

@@ -58,11 +58,11 @@ class Sample(KeyByKey):
         """Take how many places there are.
 
         Raises:
-            InvalidFlowError: It is not a whole number from 1 on.
+            InvalidFlowError: It is not a whole number of at least 1.
         """
         if type(n) is not int or n < 1:
             raise InvalidFlowError(
-                "sample(n)", expected="a whole number from 1 on", found=repr(n)
+                "sample(n)", expected="a whole number of at least 1", found=repr(n)
             )
         self._n = n
 
@@ -115,8 +115,8 @@ class SampleMethod(KeyedMethod):
             uid: Stable name of its state; keep it when the code changes.
 
         Raises:
-            InvalidFlowError: ``n`` is no whole number from 1 on, or the input has a
-                column ``place``.
+            InvalidFlowError: ``n`` is not a whole number of at least 1, or the input
+                has a column ``place``.
         """
         columns = self._columns
         output = None if columns is None else placed(columns)

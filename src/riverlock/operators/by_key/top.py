@@ -40,7 +40,7 @@ def ranked(columns: Schema, by: str) -> Schema:
     if columns[by].kind in _UNORDERED:
         raise InvalidFlowError(
             "top(by=)",
-            expected="a column of numbers, text, times or truth values",
+            expected="a column of numbers, text, times or booleans",
             found=f"{by} {columns[by].ddl}",
         )
     if RANK in columns.names:
@@ -64,7 +64,7 @@ class Ranking:
         """
         if type(n) is not int or n < 1:
             raise InvalidFlowError(
-                "top(n=)", expected="a whole number from 1 on", found=repr(n)
+                "top(n=)", expected="a whole number of at least 1", found=repr(n)
             )
         self._n, self.by, self._descending = n, by, descending
 

@@ -103,7 +103,7 @@ def _side_by_side(left: Schema, rest: Iterable[Any]) -> Schema:
     if clash:
         raise InvalidFlowError(
             "a join",
-            expected="column names that only one side has, besides the key",
+            expected="no column names on both sides, except the key",
             found=f"{', '.join(clash)} on both sides",
             hint=f"rename one before key_by: .select(..., '{clash[0]} as ...')",
         )

@@ -99,7 +99,7 @@ class WindowedJoin(EventTimeJoin):
         if taken:
             raise InvalidFlowError(
                 "a join over windows",
-                expected=f"no columns {' and '.join(BOUNDS)}, which are added",
+                expected=f"no columns {' and '.join(BOUNDS)}, which it adds",
                 found=", ".join(taken),
             )
         bounds = (Field(n, Type("timestamp")) for n in BOUNDS)

@@ -335,7 +335,7 @@ class Instance:
             raise StateError(
                 f"broadcast state of operator {self._operator!r} was written outside"
                 " on_broadcast",
-                hint="write it in on_broadcast, which every task sees alike",
+                hint="write it in on_broadcast, which runs in every task",
             )
         if not records_broadcast:
             visit.forget()

@@ -34,9 +34,9 @@ class ProcessMethod(KeyedMethod):
             process: An instance of your class.
             uid: Stable name of its state; keep it when the code changes.
             broadcast: A stream that every task sees whole, through ``on_broadcast``.
-            initial: A DataFrame (or a function from SparkSession to one, or columns and
-                rows: ``("k string, n long", [...])``) with the key columns, given row
-                by row to ``on_initial`` in the first epoch.
+            initial: A DataFrame (or a function that returns one for a SparkSession, or
+                columns and rows: ``("k string, n long", [...])``) with the key columns,
+                passed row by row to ``on_initial`` in the first epoch.
             on_error: A sink for records that make the process raise.
         """
         taken = self._program.take_uid(uid, "process")

@@ -232,7 +232,7 @@ class Fold(_OfRecords):
         if taken:
             raise InvalidFlowError(
                 "reduce() over windows",
-                expected=f"no columns {' and '.join(bounds.names)}, which are added",
+                expected=f"no columns {' and '.join(bounds.names)}, which it adds",
                 found=", ".join(taken),
             )
         self.type = Type("struct", fields=columns.fields)

@@ -39,7 +39,7 @@ class WindowTop(WindowFunction):
         if taken:
             raise InvalidFlowError(
                 "top() over windows",
-                expected=f"no columns {' and '.join(BOUNDS)}, which are added",
+                expected=f"no columns {' and '.join(BOUNDS)}, which it adds",
                 found=", ".join(taken),
             )
         rows = ranked(columns, self._ranking.by)

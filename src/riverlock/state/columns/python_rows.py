@@ -232,7 +232,7 @@ def as_tuple(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
 def _unknown_column(name: object, names: tuple[str, ...], row: object) -> str:
     near = did_you_mean(name, names)
     told = f"a row has no column {name!r}, only {', '.join(names)}, got {row!r:.200}"
-    return f"{told}; {near}" if near else told
+    return f"{told} ({near})" if near else told
 
 
 def _array(values: list[Any], name: str, kind: Type) -> pa.Array:

@@ -116,9 +116,9 @@ def test_top_runs_in_one_thread_by_keys_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("schema", "arguments", "expected"),
     [
-        (COLUMNS, (0, "amount"), "a whole number from 1 on"),
-        (COLUMNS, (True, "amount"), "a whole number from 1 on"),
-        (COLUMNS, ("3", "amount"), "a whole number from 1 on"),
+        (COLUMNS, (0, "amount"), "a whole number of at least 1"),
+        (COLUMNS, (True, "amount"), "a whole number of at least 1"),
+        (COLUMNS, ("3", "amount"), "a whole number of at least 1"),
         (COLUMNS, (3, "amout"), "one of the columns shop, n, amount"),
         ("shop string, x array<int>", (3, "x"), "a column of numbers"),
         ("shop string, rank int", (3, "rank"), "no column 'rank'"),

@@ -117,5 +117,5 @@ def test_columns_of_the_window_must_be_free() -> None:
     flow, orders, payments = streams(f"{LEFT}, window_end long")
     orders.join(payments, window=rl.tumbling("1m")).write(rl.sinks.memory())
 
-    with pytest.raises(InvalidFlowError, match="which are added"):
+    with pytest.raises(InvalidFlowError, match="which it adds"):
         run_local(flow, {"l": [("ann", 1, at(1), 5)], "r": []})

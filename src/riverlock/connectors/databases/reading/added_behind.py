@@ -57,8 +57,8 @@ class AddedBehind:
                 self.uid,
                 what=f"a row with {self.column} = {_shown(added)} was added, though"
                 f" rows up to {_shown(position)} were read before: it would never be"
-                " read. The table was put back from a backup, or its numbers began"
-                " anew",
+                " read. The table was put back from a backup, or its numbering"
+                " restarted",
                 hint="nothing was read; see which rows were read twice or not at all,"
                 " and go on with a source that has another uid and after=, the last"
                 f" {self.column} that need not be read",

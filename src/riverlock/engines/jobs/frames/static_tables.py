@@ -31,7 +31,7 @@ def join_static(
     if not isinstance(found, DataFrame):
         raise InvalidFlowError(
             "join_static(table=)",
-            expected="a DataFrame, or a function from SparkSession to one",
+            expected="a DataFrame, or a function that returns one for a SparkSession",
             found=repr(found),
         )
     for side, columns in (("stream", frame.columns), ("table", found.columns)):
@@ -48,7 +48,7 @@ def join_static(
     if clash:
         raise InvalidFlowError(
             "join_static()",
-            expected="column names that only one side has, besides those of on=",
+            expected="no column names on both sides, except those of on=",
             found=f"{', '.join(clash)} on both sides",
             hint="rename them in the table: table.withColumnRenamed(...)",
         )

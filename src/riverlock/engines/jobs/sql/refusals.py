@@ -85,7 +85,7 @@ def refused(part: str) -> InvalidFlowError:
     found, hint = _PARTS.get(part, (part, "write this part with methods of the stream"))
     return InvalidFlowError(
         "flow.sql()",
-        expected="what can be told row by row, or GROUP BY",
+        expected="what Spark can compute from one row at a time, or GROUP BY",
         found=found,
         hint=hint,
     )

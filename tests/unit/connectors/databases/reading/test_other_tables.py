@@ -172,7 +172,7 @@ def test_so_they_do_in_a_table_that_was_emptied(shop: Path) -> None:
     assert read_all(later, position) == position
     do(shop, "INSERT INTO orders DEFAULT VALUES")
 
-    with pytest.raises(SourceError, match="its numbers began anew"):
+    with pytest.raises(SourceError, match="its numbering restarted"):
         later.latest(position)
 
 
