@@ -265,3 +265,36 @@ def test_what_was_lost_of_files_is_given_up_by_a_listing(tmp_path: Path) -> None
 
     lost = output_of(ROWS[:21]) - output_of(ROWS[:9])
     assert flow.output() == output_of(ROWS) - lost
+
+
+def test_a_new_store_that_adds_to_rows_of_another_one_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The path of the store may be wrong: all rows would come once more."""
+    flow = made(tmp_path, "sqlite")
+    flow.run(2)
+    flow.run(2)
+    assert "another store" not in caplog.text, "nothing is said about one's own rows"
+
+    lost = Written(tmp_path / "stroe", ROWS, flow.out)
+    lost.run(2)
+
+    assert "table sums has rows" in caplog.text
+    assert "of another store" in caplog.text
+    caplog.clear()
+    lost.run(2)
+    assert "another store" not in caplog.text, "said once"
+
+
+def test_a_table_without_rows_is_nobody_elses(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flow = made(tmp_path, "sqlite")
+    flow.run(2)
+    with closing(sqlite3.connect(flow.out / "out.db")) as database:
+        database.execute("DELETE FROM sums")
+        database.commit()
+
+    Written(tmp_path / "another", ROWS, flow.out).run(2)
+
+    assert "another store" not in caplog.text

@@ -14,6 +14,7 @@ from riverlock.core.errors import (
     DefinitionError,
     InvalidConfigError,
     RiverlockError,
+    SourceError,
     StateTypeError,
     UserCodeError,
 )
@@ -370,3 +371,29 @@ def test_steps_that_cannot_run_here_name_their_line(
         _local(use)
 
     assert f" in {use.__name__}: return" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (("ann", "much"), "column 'amount' needs bigint, got 'much'"),
+        (("ann", 1, 2), "a row needs 2 values"),
+        (("\ud800", 1), "column 'user' needs string"),
+        (("ann", 1 << 70), "column 'amount' needs bigint"),
+        ({"user": "ann", "amonut": 1}, "a row has no column 'amonut'"),
+    ],
+)
+def test_rows_of_a_list_that_do_not_fit_are_no_bug_of_ours(
+    tmp_path: Path, row: Any, told: str
+) -> None:
+    flow = rl.Flow("rows")
+    listed = rl.testing.rows("user string, amount long", [("ann", 1), row])
+    flow.read(listed, uid="in").key_by("user").count(uid="n").write(
+        rl.sinks.memory(), uid="out"
+    )
+
+    with pytest.raises(SourceError, match="could not read source 'rows'") as caught:
+        flow.run(str(tmp_path), execution="local", available_now=True)
+
+    assert told in str(caught.value)
+    assert "of its rows 0 to 1" in str(caught.value)

@@ -119,6 +119,7 @@ class SqlCommitter:
             self._tell_merging(connection)
             self._check_rights(connection)
             self._epochs.create(connection)
+            self._tell_others(connection, self._epochs)
             self._epochs.claim(connection, self._place)
 
     def _create(self, connection: Any, owner: Owner) -> None:
@@ -173,6 +174,20 @@ class SqlCommitter:
                     name,
                     column.merging,
                 )
+
+    def _tell_others(self, connection: Any, epochs: EpochTable) -> None:
+        """Tell of rows of another store: this one may have been begun by mistake."""
+        only_adds = not self.target.key and not self.replaces
+        if only_adds and epochs.has_rows_of_others(connection):
+            log.warning(
+                "sink %s: table %s has rows, and this store has written none of them,"
+                " but a sink of that uid of another store writes to this database. Two"
+                " flows may share a table. If this is the same flow, whose store was"
+                " lost or has another path, its rows will be there twice: stop it, and"
+                " start it with its own store, or empty the table",
+                self.sink,
+                self.target.table,
+            )
 
     def _check_rights(self, connection: Any) -> None:
         """Try what commits and tasks will do, and leave nothing of it.

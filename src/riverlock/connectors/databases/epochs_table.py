@@ -168,6 +168,24 @@ class EpochTable:
             connection.rollback()
             raise of_the_origin(owner.sink, f"table {self._target}")
 
+    def has_rows_of_others(self, connection: Any) -> bool:
+        """Tell whether the target has rows, and only other stores' sinks of our uid.
+
+        Their rows here do not say which table they are for.
+        """
+        owner, execute = self._owner, self._dialect.execute
+        known = execute(
+            connection,
+            f"SELECT flow FROM {self._table} WHERE sink = %s AND epoch IS NOT NULL",
+            owner.sink,
+        )
+        flows = {flow for (flow,) in known}
+        target = self._dialect.quoted(self._target)
+        is_new = bool(flows) and owner.flow not in flows
+        found = is_new and execute(connection, f"SELECT 1 FROM {target} LIMIT 1")
+        connection.rollback()
+        return bool(found)
+
     def lock(self, connection: Any, epoch: int) -> Commit | None:
         """Begin a transaction; return the newest epoch that the database has.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from riverlock.state.columns.python_rows import rows_table
+from riverlock.core.errors import SourceError
+from riverlock.state.columns.python_rows import RowError, rows_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,8 +57,19 @@ class RowsReader:
         return self.table(start, end)
 
     def table(self, start: int, end: int) -> pa.Table:
-        """Return the rows as a table."""
-        return rows_table(self._source.rows[start:end], self.schema)
+        """Return the rows as a table.
+
+        Raises:
+            SourceError: One does not fit the columns.
+        """
+        try:
+            return rows_table(self._source.rows[start:end], self.schema)
+        except RowError as error:
+            raise SourceError(
+                self._source.kind,
+                what=f"of its rows {start} to {end - 1}, one does not fit: {error}",
+                hint="correct the list; nothing of this epoch was committed",
+            ) from error
 
     def observed(self, rows: int) -> dict[str, float]:
         """Nothing to learn."""
