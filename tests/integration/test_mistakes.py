@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -63,6 +65,11 @@ def misspelt_in_sql(flow: rl.Flow, stream: rl.Stream) -> rl.Stream:
     return flow.sql("SELECT amont FROM events", events=stream)
 
 
+def misspelt_gap(flow: rl.Flow, stream: rl.Stream) -> rl.Stream:
+    keyed = stream.event_time("at").key_by("user")
+    return keyed.window(rl.sessions(gap_expr="amont")).agg(n="count(*)")
+
+
 def no_frame(flow: rl.Flow, stream: rl.Stream) -> rl.Stream:
     return stream.transform(lambda df: df.columns)
 
@@ -79,6 +86,7 @@ MISTAKES: list[tuple[Callable[[rl.Flow, rl.Stream], rl.Stream], list[str]]] = [
     (text_as_time, ["a timestamp", "string", "to_timestamp"]),
     (misspelt_key, ["'usr'", "user"]),
     (misspelt_in_sql, ["'amont'", "did you mean 'amount'?"]),
+    (misspelt_gap, ["gap_expr", "'amont'", "did you mean 'amount'?"]),
     (no_frame, ["returns a DataFrame"]),
 ]
 
@@ -92,6 +100,21 @@ def _shop(folder: Path) -> tuple[rl.Flow, rl.Stream]:
     return flow, flow.read(source)
 
 
+@pytest.fixture
+def logged() -> Iterator[list[logging.LogRecord]]:
+    """What PySpark logs of errors: with our columns, and with Java's frames."""
+    found: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = found.append  # type: ignore[method-assign]
+    names = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+    loggers = [PySparkLogger.getLogger(name) for name in names]
+    for logger in loggers:
+        logger.addHandler(handler)
+    yield found
+    for logger in loggers:
+        logger.removeHandler(handler)
+
+
 @pytest.mark.parametrize(
     ("mistake", "words"), MISTAKES, ids=[m.__name__ for m, _ in MISTAKES]
 )
@@ -100,6 +123,7 @@ def test_an_expression_that_spark_refuses_names_the_users_line(
     tmp_path: Path,
     mistake: Callable[[rl.Flow, rl.Stream], rl.Stream],
     words: list[str],
+    logged: list[logging.LogRecord],
 ) -> None:
     flow, stream = _shop(tmp_path)
 
@@ -117,6 +141,7 @@ def test_an_expression_that_spark_refuses_names_the_users_line(
     assert [w for w in words if w not in told] == []
     for noise in ("__rl", "SQLSTATE", "org.apache", "[UNRESOLVED"):
         assert noise not in told
+    assert logged == []
 
 
 def test_a_lambda_that_raises_names_its_line(

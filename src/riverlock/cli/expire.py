@@ -32,20 +32,24 @@ def _bytes(ctx: click.Context, param: click.Parameter, value: str | None) -> int
 @command("expire")
 @store_argument
 @click.option(
-    "--keep-epochs", type=click.IntRange(min=1), help="So many of the newest stay."
+    "--keep-epochs",
+    type=click.IntRange(min=1),
+    help="Keep this many of the newest epochs.",
 )
-@click.option("--older-than", metavar="AGE", help="Epochs older than this go: 7d, 12h.")
+@click.option(
+    "--older-than", metavar="AGE", help="Delete epochs older than this: 7d, 12h."
+)
 @click.option(
     "--max-bytes",
     metavar="SIZE",
     callback=_bytes,
-    help="The oldest go until state files have at most this: 500MB, 10GB.",
+    help="Delete the oldest until state files fit in this: 500MB, 10GB.",
 )
 @click.option(
     "--grace",
     metavar="AGE",
     default="10 minutes",
-    help="Younger epochs stay, since they may be being read; default 10 minutes.",
+    help="Keep younger epochs, which may be in use; default 10 minutes.",
 )
 @dry_run_option
 @yes_option

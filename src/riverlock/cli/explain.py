@@ -30,15 +30,15 @@ __all__ = ["explain"]
     metavar="KEY",
     help="Which epochs changed this key: text, or a JSON array for several columns.",
 )
-@click.option("--full", is_flag=True, help="Show positions of sources whole.")
+@click.option("--full", is_flag=True, help="Show source positions in full.")
 def explain(
     *, address: str, operator: str | None, key: str | None, full: bool, as_json: bool
 ) -> None:
     r"""Show what led to an epoch: runs, code, restores, and what was read.
 
-    With --key: the epochs that changed the key, and what they had read. Of epochs whose
-    changes have been merged only their span is known. --operator may be left out if
-    only one has state.
+    With --key: the epochs that changed the key, and what they had read. For epochs
+    whose changes have been merged, only their span is known. --operator may be left
+    out if only one operator has state.
 
     \b
     Examples:

@@ -33,7 +33,9 @@ _SHOWN = 10
     help="Handle only this key: text, or a JSON array for several columns.",
 )
 @click.option("--pdb", "debug_here", is_flag=True, help="Stop in your own code.")
-@click.option("--diff", is_flag=True, help="Show what differs; so does changed code.")
+@click.option(
+    "--diff", is_flag=True, help="Show what differs; default if the code has changed."
+)
 @click.option("--full", is_flag=True, help="Show all differences, not the first ten.")
 @session_options
 def replay(  # noqa: PLR0913 - the options of the command
@@ -49,20 +51,20 @@ def replay(  # noqa: PLR0913 - the options of the command
     conf: dict[str, str],
     as_json: bool,
 ) -> int:
-    r"""Run epochs again in this process, and tell whether the same comes out.
+    r"""Run epochs again in this process, and compare the results.
 
     They begin from the snapshot before them and see the input, time and randomness
     that they saw. The store is only read, a running flow is not disturbed, and sinks
-    are told nothing. Exits with 0 if state and outputs are as they were, else with 1,
-    also if the key was not seen at all. Of one key, state alone is compared; its
-    events are shown, with the state before and after each and the rows it emitted.
+    get nothing. Exit with 0 if state and outputs are as they were, else with 1, also
+    if the key was not seen at all. With --key only state is compared; the events of
+    the key are shown, with the state before and after each and the rows it emitted.
 
-    With other code than that of the epochs this is a shadow run: it shows which rows
-    and which state would have been different.
+    If the code has changed since the epochs ran, this is a shadow run: it shows which
+    rows and which state would have been different.
 
     --pdb stops in on_event or on_timer at the first event, and where your code raises;
-    give --key to stop at the events of one key only. LAST may be left out: up to the
-    newest. A single epoch may be given by its name.
+    give --key to stop at the events of one key only. LAST may be left out: the newest
+    epoch. A single epoch may be given by its name.
 
     \b
     Examples:

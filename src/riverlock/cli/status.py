@@ -39,13 +39,13 @@ _COLOURS = {
 @command("status")
 @store_argument
 @click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
-@click.option("--full", is_flag=True, help="Show positions of sources whole.")
+@click.option("--full", is_flag=True, help="Show source positions in full.")
 def status(*, store: str, watch: bool, full: bool, as_json: bool) -> None:
     r"""Show how a flow is doing: its state in one word, epoch, lag, rates, sizes.
 
     Reads the store only, so it works for a flow on another machine and for one that
     is dead. The words: starting, running, waiting (for input, or for a sink that does
-    not answer), stalled (alive, without a sign of life for a while), stopped, failed
+    not answer), stalled (no heartbeat for a while), stopped, failed
     (with an error), crashed (without a word), new (no run yet).
 
     \b

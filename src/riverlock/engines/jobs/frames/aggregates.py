@@ -8,11 +8,9 @@ epoch that is run again produces the same bits.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -21,7 +19,7 @@ from riverlock.core.hidden_columns import MARK, PART, ROWS, SEQ, SOURCE, TIME, W
 from riverlock.core.types import Type, type_of
 from riverlock.engines.jobs.frames.nodes import as_column, hidden_columns, pane_end
 from riverlock.engines.jobs.frames.splits import split_aggregator, split_expression
-from riverlock.engines.jobs.frames.unaccepted import unaccepted
+from riverlock.engines.jobs.frames.unaccepted import explaining
 from riverlock.operators.aggregates.aggregator import Aggregator
 from riverlock.operators.aggregates.partial import (
     Merge,
@@ -32,7 +30,7 @@ from riverlock.program.windows import TimeWindows
 from riverlock.spark.epoch_clock import at_time, has_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from riverlock.engines.jobs.frames.splits import Split
     from riverlock.operators.windows.window_operator import Gathering
@@ -212,7 +210,7 @@ def plan_aggregates(
 def _split(frame: DataFrame, name: str, expression: Any, uid: str) -> Split:
     if isinstance(expression, Aggregator):
         return split_aggregator(frame, name, expression)
-    with _explained(name, uid):
+    with explaining(f"aggregate {name!r} of operator {uid!r}"):
         return split_expression(frame, name, as_column(expression), uid)
 
 
@@ -226,15 +224,6 @@ def _partial_aggregate(
         for merge, names in split.merges(name)
     )
     return PartialAggregate(type=split.output, merges=merges, result=split.result)
-
-
-@contextmanager
-def _explained(name: str, uid: str) -> Iterator[None]:
-    """Say which aggregate Spark does not accept."""
-    try:
-        yield
-    except (AnalysisException, ParseException) as error:
-        raise unaccepted(f"aggregate {name!r} of operator {uid!r}", error) from error
 
 
 def _types(frame: DataFrame, parts: Mapping[str, Any]) -> dict[str, Type]:

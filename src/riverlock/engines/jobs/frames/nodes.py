@@ -11,7 +11,6 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
@@ -33,7 +32,7 @@ from riverlock.engines.jobs.frames.rowwise import row_wise
 from riverlock.engines.jobs.frames.session_gaps import with_gap
 from riverlock.engines.jobs.frames.static_tables import join_static
 from riverlock.engines.jobs.frames.two_sides import connected
-from riverlock.engines.jobs.frames.unaccepted import unaccepted
+from riverlock.engines.jobs.frames.unaccepted import explaining
 from riverlock.engines.jobs.sql.stage import over_shown
 from riverlock.program.graph import (
     Connect,
@@ -49,7 +48,6 @@ from riverlock.program.graph import (
 )
 from riverlock.program.lateness import pane_lateness, session_lateness
 from riverlock.program.windows import SessionWindows, TimeWindows
-from riverlock.spark.remote import unlogged
 from riverlock.spark.sql_arithmetic import SqlNumber
 from riverlock.spark.structs import struct_of
 from riverlock.spark.time_literals import check_literals
@@ -203,15 +201,13 @@ class Frames:
             InvalidFlowError: Spark cannot make sense of an expression.
         """
         if node not in self._made:
+            what = getattr(node, "operation", type(node).__name__.lower())
             try:
-                with unlogged():
+                with explaining(f"{what}()", line=node.line):
                     shared = self._shared.get(node)
                     self._made[node] = (
                         self._make(node) if shared is None else self._stored(shared)
                     )
-            except (AnalysisException, ParseException) as error:
-                what = getattr(node, "operation", type(node).__name__.lower())
-                raise unaccepted(f"{what}()", error, line=node.line) from error
             except DefinitionError as error:
                 error.place(node.line)
                 raise

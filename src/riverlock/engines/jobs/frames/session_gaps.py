@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     CalendarIntervalType,
@@ -15,7 +14,7 @@ from pyspark.sql.types import (
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.hidden_columns import GAP
-from riverlock.engines.jobs.frames.unaccepted import unaccepted
+from riverlock.engines.jobs.frames.unaccepted import explaining
 from riverlock.program.windows import SessionWindows
 
 if TYPE_CHECKING:
@@ -38,10 +37,8 @@ def with_gap(frame: DataFrame, node: Keyed) -> DataFrame:
     if not isinstance(window, SessionWindows) or window.gap_expr is None:
         return frame
     text = window.gap_expr
-    try:
+    with explaining(f"gap_expr of operator {node.uid!r}"):
         kind = frame.select(F.expr(text).alias("gap")).schema["gap"].dataType
-    except (AnalysisException, ParseException) as error:
-        raise unaccepted(f"gap_expr of operator {node.uid!r}", error) from error
     if isinstance(kind, CalendarIntervalType | DayTimeIntervalType):
         micros = _INTERVAL.format(x=text)
     elif isinstance(kind, StringType):

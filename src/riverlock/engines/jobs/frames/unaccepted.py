@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, ParseException
 
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.suggestions import did_you_mean
+from riverlock.spark.remote import unlogged
 
 if TYPE_CHECKING:
-    from pyspark.errors import AnalysisException
+    from collections.abc import Iterator
 
-__all__ = ["unaccepted"]
+__all__ = ["explaining", "unaccepted"]
 
 # A name of ours, as Spark suggests it among others: `__rl_seq`, t.`__rl_time`.
 _HIDDEN = re.compile(r"(?:,\s*)?(?:`?\w+`?\.)?`?__rl_\w+`?(?=\s*[,\]])")
 _NAME = re.compile(r"`((?:[^`]|``)+)`")
 # What is of no use to a reader: the name of the condition, its number, a place.
 _NOISE = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+|;? line \d+,? pos \d+.*$")
+
+
+@contextmanager
+def explaining(what: str, *, line: str = "") -> Iterator[None]:
+    """Let Spark analyse an expression; what it does not accept is told by us alone.
+
+    Raises:
+        InvalidFlowError: Spark does not accept it.
+    """
+    try:
+        with unlogged():
+            yield
+    except (AnalysisException, ParseException) as error:
+        raise unaccepted(what, error, line=line) from error
 
 
 def unaccepted(
