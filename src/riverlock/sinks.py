@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from riverlock.connectors.base.committer import Committer
-from riverlock.connectors.base.sink import SinkUse, TwoPhaseSink
+from riverlock.connectors.base.sink import Sink, SinkUse, TwoPhaseSink
 from riverlock.connectors.base.stager import Stager
 from riverlock.connectors.delta.sink import delta
 from riverlock.connectors.each_row import for_each_row
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Committer",
     "MemorySink",
+    "Sink",
     "SinkUse",
     "Stager",
     "TwoPhaseSink",

@@ -11,7 +11,7 @@ from riverlock.connectors.base.own_source import (
     SourcePartition,
     SourceReader,
 )
-from riverlock.connectors.base.source import check_missing
+from riverlock.connectors.base.source import Source, check_missing
 from riverlock.connectors.databases.source import sql
 from riverlock.connectors.kafka.source import kafka
 from riverlock.core.errors import InvalidConfigError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ReplayableSource",
+    "Source",
     "SourcePartition",
     "SourceReader",
     "files",

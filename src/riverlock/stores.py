@@ -290,7 +290,7 @@ def touches(address: str, operator: str, key: str) -> list[Touch]:
         SnapshotNotFoundError: There is no such epoch or operator.
         InvalidConfigError: It cannot be a key of the operator.
     """
-    from riverlock.query.keys.spans import place_of
+    from riverlock.query.keys.key_spans import place_of
     from riverlock.query.keys.typed import typed_key
 
     catalog, manifest = open_address(address)

@@ -100,19 +100,26 @@ def _shop(folder: Path) -> tuple[rl.Flow, rl.Stream]:
     return flow, flow.read(source)
 
 
+class Kept(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
 @pytest.fixture
 def logged() -> Iterator[list[logging.LogRecord]]:
     """What PySpark logs of errors: with our columns, and with Java's frames."""
-    found: list[logging.LogRecord] = []
-    handler = logging.Handler()
-    handler.emit = found.append  # type: ignore[method-assign]
+    kept = Kept()
     names = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
     loggers = [PySparkLogger.getLogger(name) for name in names]
     for logger in loggers:
-        logger.addHandler(handler)
-    yield found
+        logger.addHandler(kept)
+    yield kept.records
     for logger in loggers:
-        logger.removeHandler(handler)
+        logger.removeHandler(kept)
 
 
 @pytest.mark.parametrize(

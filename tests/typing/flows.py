@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import riverlock as rl
-from riverlock.connectors.base.source import Source
 
 
 @dataclass
@@ -143,7 +142,7 @@ class Counting:
 def sources(flow: rl.Flow) -> rl.Stream:
     mine: rl.sources.ReplayableSource = Counting()
     print(flow.read(mine))
-    made: list[Source] = [
+    made: list[rl.sources.Source] = [
         rl.sources.files("in/", format="json", schema=Order, bounded=True),
         rl.sources.kafka("host:9092", ["a", "b"], value="json", schema="user string"),
         rl.sources.sql("sqlite:///shop.db", table="orders", column="id"),

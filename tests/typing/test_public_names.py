@@ -47,3 +47,14 @@ def test_every_method_is_used(kind: type) -> None:
     public = {f".{n}" for n in dir(kind) if not n.startswith("_")}
 
     assert public - _used() - {".output", ".columns"} == set()
+
+
+def test_users_import_nothing_else() -> None:
+    imported = {
+        node.module or ""
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+    }
+
+    assert {name for name in imported if name.startswith("riverlock")} == set()

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import riverlock as rl
-from riverlock.connectors.base.sink import Sink
-from riverlock.connectors.base.source import Source
 
 
 def of_a_process(process: rl.Process) -> None:
@@ -45,20 +43,20 @@ def of_a_flow(flow: rl.Flow) -> None:
 
 
 class TestSink(rl.testing.SinkConformance):
-    def make_sink(self, folder: Path) -> Sink:
+    def make_sink(self, folder: Path) -> rl.sinks.Sink:
         return rl.sinks.files(str(folder / "out"), format="json")
 
-    def read_rows(self, sink: Sink) -> Iterable[tuple[int, str, int]]:
+    def read_rows(self, sink: rl.sinks.Sink) -> Iterable[tuple[int, str, int]]:
         return []
 
 
 class TestSource(rl.testing.SourceConformance):
     limits_rows = False
 
-    def make_source(self, folder: Path, *, bounded: bool) -> Source:
+    def make_source(self, folder: Path, *, bounded: bool) -> rl.sources.Source:
         return rl.sources.files(str(folder), format="json", schema="id long")
 
-    def add_rows(self, source: Source, count: int) -> list[tuple[int, str]]:
+    def add_rows(self, source: rl.sources.Source, count: int) -> list[tuple[int, str]]:
         return []
 
 

@@ -162,7 +162,7 @@ class _View:
     def __init__(
         self, catalog: Catalog, manifest: Manifest, uid: str, key: str | None
     ) -> None:
-        from riverlock.query.keys.spans import place_of
+        from riverlock.query.keys.key_spans import place_of
         from riverlock.query.keys.typed import typed_key
         from riverlock.snapshot.state_reader import operator_of, read_entries
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidConfigError
-from riverlock.query.keys.spans import place_of
+from riverlock.query.keys.key_spans import place_of
 from riverlock.query.retained import while_retained
 from riverlock.query.rows import Rows
 from riverlock.snapshot.format.parts import SHARED, group_span
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from riverlock.query.keys.spans import KeyPlace
+    from riverlock.query.keys.key_spans import KeyPlace
     from riverlock.query.views import View
     from riverlock.snapshot.format.parts import IdSpan
     from riverlock.snapshot.format.records import Manifest

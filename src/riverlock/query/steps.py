@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.values.arrow_values import python_values
-from riverlock.query.keys.spans import place_of
+from riverlock.query.keys.key_spans import place_of
 from riverlock.query.retained import while_retained
 from riverlock.snapshot.format.state_files import live, merge_tables
 from riverlock.snapshot.state_reader import merged_entries

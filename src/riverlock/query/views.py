@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import SnapshotNotFoundError
 from riverlock.core.types import Field, Schema, Type, schema_of, type_of
-from riverlock.query.keys.spans import has_panes
+from riverlock.query.keys.key_spans import has_panes
 from riverlock.query.nesting import nested
 from riverlock.snapshot.state_reader import read_variable
 from riverlock.state.layout import arrow_schema

@@ -14,7 +14,7 @@ from tests.unit.cli.stores import make_store
 import riverlock as rl
 from riverlock.core.errors import InvalidConfigError, SnapshotNotFoundError
 from riverlock.core.types import schema_of
-from riverlock.query.keys.spans import place_of
+from riverlock.query.keys.key_spans import place_of
 from riverlock.query.nesting import nested
 from riverlock.query.opened_store import Store
 from riverlock.snapshot.format.records import OperatorState, Variable

@@ -8,7 +8,7 @@ import msgspec
 
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.types import schema_of
-from riverlock.query.keys.spans import optional_columns
+from riverlock.query.keys.key_spans import optional_columns
 
 if TYPE_CHECKING:
     from riverlock.core.types import Field
