@@ -78,18 +78,33 @@ def _copy(servers: str, source: str, target: str, store: str, limit: int) -> Non
     )
 
 
-# What a flow would import when it has begun: every child would do so again.
+# What a flow would import when it has begun: every child would do so again. Arrow loads
+# pandas with the first list it is given, which takes longer than most of these lives.
+_PRELOADED_BY_ALL = (
+    "concurrent.futures.thread",
+    "pandas",
+    "pyarrow.dataset",
+    "pyarrow.pandas_compat",
+    "riverlock.connectors.builtin_stagers",
+    "riverlock.sinks",
+)
 _PRELOADED = {
     "sql": (
         "psycopg",
         "pymysql",
+        "riverlock.connectors.databases.committer",
         "riverlock.connectors.databases.mysql",
         "riverlock.connectors.databases.postgres",
         "riverlock.connectors.databases.sqlite",
+        "riverlock.connectors.databases.staging",
     ),
     "two": (
+        "psycopg",
+        "pymysql",
+        "riverlock.connectors.databases.committer",
         "riverlock.connectors.databases.mysql",
         "riverlock.connectors.databases.postgres",
+        "riverlock.connectors.databases.staging",
     ),
     "redis": ("redis", "riverlock.connectors.redis.sink"),
     "kafka and redis": (
@@ -183,7 +198,7 @@ def main() -> None:
     without_sync()
     store, count, seed, flow, *where = sys.argv[1:]
     run = _FLOWS[flow](*where)
-    for name in _PRELOADED[flow]:
+    for name in (*_PRELOADED_BY_ALL, *_PRELOADED[flow]):
         importlib.import_module(name)
     points = (*POINTS, SENT, KNOWN) if "kafka" in flow else POINTS
     chance = random.Random(int(seed))
