@@ -1,4 +1,4 @@
-"""The daemon that forks workers: silent when the session goes before them."""
+"""The daemon that forks workers: what they have from it, and what they say."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,6 +60,28 @@ def _wait_for_end(pid: int) -> None:
             return
         time.sleep(0.01)
     pytest.fail(f"worker {pid} is still there")
+
+
+def _loaded(pid: int) -> str:
+    """Return the native libraries of a process, which those of modules are among."""
+    maps = Path(f"/proc/{pid}/maps")
+    if not maps.exists():
+        pytest.skip("this system does not show what a process has loaded")
+    return maps.read_text()
+
+
+def test_worker_begins_with_what_every_task_imports(
+    daemon: subprocess.Popen[bytes],
+) -> None:
+    assert daemon.stdout is not None
+    path = daemon.stdout.read(_number(daemon.stdout))
+    with socket.socket(socket.AF_UNIX) as session:
+        session.connect(path)
+        with session.makefile("rb") as answers:
+            loaded = _loaded(_number(answers))
+
+    needed = ("lmdb", "msgspec", "pandas", "pyarrow")
+    assert [name for name in needed if name not in loaded] == []
 
 
 def test_worker_whose_session_has_gone_ends_without_a_word(
