@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -162,3 +163,13 @@ def test_who_fails_is_told_and_the_others_go_on(
 
     assert list(found) == ["ours"]
     assert "broken: failed with 3" in capsys.readouterr().out
+
+
+def test_the_short_run_takes_peers_and_starts_nothing_when_asked_for_help() -> None:
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "benchmarks.short", "--help"]
+
+    told = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+
+    assert "--peers {all,none}" in told.stdout
+    assert "benchmarks.keyed_state" not in told.stdout
