@@ -26,6 +26,8 @@ __all__ = ["KafkaServer", "running", "why_not"]
 # Small, and without a second compiler: it lives for seconds or minutes.
 _JAVA: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _READY_SECONDS: Final = 180.0
+# Without the last one the controller writes a record twice a second, whatever happens:
+# a third of what an idle broker costs.
 _SETTINGS: Final = """\
 process.roles=broker,controller
 node.id=1
@@ -47,6 +49,7 @@ transaction.abort.timed.out.transaction.cleanup.interval.ms=500
 share.coordinator.state.topic.num.partitions=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
+metadata.max.idle.interval.ms=0
 """
 # What formatting would write; it costs a Java start of its own.
 _META: Final = "version=1\ncluster.id=cml2ZXJsb2NrLWthZmthMQ\nnode.id=1\n"
