@@ -13,7 +13,8 @@ from riverlock.core.clock import SystemClock
 from riverlock.core.times import duration
 from riverlock.snapshot import lineage as origins
 from riverlock.snapshot import provenance
-from riverlock.snapshot.address import open_address, open_store
+from riverlock.snapshot.address import open_address, open_store, split_address
+from riverlock.snapshot.format.records import REGIONS_FEATURE
 from riverlock.snapshot.retention import pins
 from riverlock.snapshot.retention.lease import leased
 from riverlock.snapshot.state_reader import operator_of
@@ -22,6 +23,8 @@ from riverlock.snapshot.verbs import expire as expiring
 from riverlock.snapshot.verbs import fork as forking
 from riverlock.snapshot.verbs import repair as repairing
 from riverlock.snapshot.verbs import restore as going_back
+from riverlock.snapshot.verbs import restore_all as together
+from riverlock.snapshot.verbs.cut import DEFAULT_PROTOCOL, take_cut
 from riverlock.snapshot.verbs.inspection import inspect
 from riverlock.storage.open import open_storage
 
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from riverlock.snapshot.verbs.inspection import Inspection
     from riverlock.snapshot.verbs.repair import Repair
     from riverlock.snapshot.verbs.restore import Restore
+    from riverlock.snapshot.verbs.restore_all import RestoreAll
 
 __all__ = [
     "diff",
@@ -52,21 +56,38 @@ __all__ = [
     "lease",
     "repair",
     "restore",
+    "restore_all",
     "savepoint",
     "touches",
     "verify",
 ]
 
 
-def savepoint(address: str, name: str, *, note: str = "") -> Named:
+def savepoint(
+    address: str, name: str, *, note: str = "", protocol: str = DEFAULT_PROTOCOL
+) -> Named:
     """Name a snapshot, so that it is kept; the flow may run meanwhile.
+
+    Of a flow with several regions, which must run, one epoch of each is named, such
+    that they are one consistent cut.
+
+    Args:
+        address: ``store``, ``store@epoch`` or ``store@name``.
+        name: Of the snapshot.
+        note: For people.
+        protocol: How several regions agree: see ``Handle.savepoint``.
 
     Raises:
         InvalidConfigError: The name is taken, or a number.
         SnapshotNotFoundError: There is no such epoch.
+        SnapshotAbandonedError: A region did not take part in time.
     """
-    catalog, manifest = open_address(address)
-    now_us = SystemClock().now_us()
+    store, at = split_address(address)
+    catalog, now_us = open_store(store), SystemClock().now_us()
+    if REGIONS_FEATURE in catalog.flow().features and at is None:
+        return take_cut(catalog, name, protocol=protocol, now_us=now_us, note=note)
+    catalog.check_one_region(f"a name for epoch {at}")
+    manifest = catalog.resolve(at)
     return catalog.pin(name, epoch=manifest.epoch, now_us=now_us, note=note)
 
 
@@ -153,9 +174,38 @@ def restore(
         SnapshotNotFoundError: There is no such epoch.
     """
     catalog, target = open_address(address)
+    catalog.check_one_region("restore()")
     plan = going_back.plan_restore(catalog, target, keep_output=keep_output)
     if not dry_run:
         go_back(catalog, plan)
+    return plan
+
+
+def restore_all(
+    address: str, *, keep_output: bool = False, dry_run: bool = False
+) -> RestoreAll:
+    """Go back to a named snapshot with all regions of a flow.
+
+    Each region gets a new epoch with the state of the old one, and reads its inputs
+    again from there; rows that were between regions are read too.
+
+    Args:
+        address: ``store@name``.
+        keep_output: Leave the output of file sinks in sight.
+        dry_run: Only return what would happen.
+
+    Raises:
+        FencedError: A region runs: stop the flow first. Nothing was changed.
+        SnapshotNotFoundError: There is no such snapshot.
+        InvalidConfigError: It does not have all regions.
+    """
+    store, at = split_address(address)
+    catalog, now_us = open_store(store), SystemClock().now_us()
+    if not dry_run:
+        together.complete_restore(catalog, now_us=now_us, then=withdraw_now)
+    plan = together.plan_restore_all(catalog, at or "", keep_output=keep_output)
+    if not dry_run and not plan.is_done:
+        together.restore_all(catalog, plan, now_us=now_us, then=withdraw_now)
     return plan
 
 
@@ -250,6 +300,7 @@ def repair(store: str, *, dry_run: bool = False) -> Repair:
         SnapshotError: ``flow.json`` is damaged: put it back from a backup.
     """
     catalog = open_store(store)
+    catalog.check_one_region("repair")
     plan = repairing.plan_repair(catalog)
     if not dry_run:
         mend(catalog, plan)

@@ -19,6 +19,7 @@ from riverlock.connectors.outputs import sink_owner
 from riverlock.coordinator.plan import RegionPlan
 from riverlock.coordinator.restart import ExponentialDelay
 from riverlock.core.clock import SystemClock
+from riverlock.core.ids import MAIN_REGION
 from riverlock.core.types import Schema
 from riverlock.driver.cleaner import Cleaner
 from riverlock.driver.engine import StageRunner
@@ -27,7 +28,7 @@ from riverlock.driver.intake.planner import Planner
 from riverlock.driver.ownership import Heartbeat
 from riverlock.driver.region_loop import RegionDriver
 from riverlock.driver.starting.sink_wait import Openings
-from riverlock.snapshot.catalog import MAIN_REGION, Catalog
+from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.claims import claim
 from riverlock.snapshot.format.records import Run
 from riverlock.snapshot.format.run_status import Status

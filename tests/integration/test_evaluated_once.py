@@ -265,7 +265,7 @@ def test_a_task_that_dies_leaves_nothing_of_its_rows(
 
 def shared(flow: rl.Flow, spark: SparkSession) -> int:
     """Return how many steps are evaluated once and stored for later stages."""
-    stages = check(program_of(flow), spark=spark).stages
+    stages = check(program_of(flow), spark=spark)[0].stages
     writes = [s for s in stages if isinstance(s, WriteStage)]
     return sum(t.is_staged for s in writes for t in s.targets.values())
 
@@ -315,7 +315,7 @@ def test_steps_that_one_stage_reads_are_not_stored(
     mapped.with_column("id", "uuid()").write(rl.sinks.memory()).write(rl.sinks.memory())
 
     assert shared(flow, spark) == 0
-    (stage,) = check(program_of(flow), spark=spark).stages
+    (stage,) = check(program_of(flow), spark=spark)[0].stages
     assert len(stage.targets["main"].sinks) == 2
 
 
@@ -328,7 +328,7 @@ def test_only_what_can_be_known_before_its_epoch_is_read_ahead(
         stream = flow.read(source, uid="in")
         stream.key_by("k").count(uid="a").write(rl.sinks.memory())
         stream.where("k > 1").key_by("k").count(uid="b").write(rl.sinks.memory())
-        stages = check(program_of(flow), spark=spark).stages
+        stages = check(program_of(flow), spark=spark)[0].stages
         return [s.can_read_ahead for s in stages if isinstance(s, KeyedStage)]
 
     assert ahead(n="id") == [True, True]

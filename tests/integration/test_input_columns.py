@@ -106,7 +106,7 @@ def test_columns_come_go_and_widen_at_a_restart(
 
     # Wider, new, and one less that no code was given.
     flow, out = orders(tmp_path, WIDER)
-    steps = check(program_of(flow), spark=spark).inputs(first).steps
+    steps = check(program_of(flow), spark=spark)[0].inputs(first).steps
     assert [(s.variable, str(s.action)) for s in steps] == [
         ("amount", "widened"),
         ("spare", "dropped"),

@@ -35,7 +35,7 @@ import riverlock as rl
 from riverlock.core.hidden_columns import ALL, GROUP, SEQ
 from riverlock.core.times import END_US
 from riverlock.driver.run_options import RunOptions
-from riverlock.driver.runner import readers_of
+from riverlock.driver.starting.source_readers import readers_of
 from riverlock.engines.jobs.engine import JobsEngine
 from riverlock.engines.jobs.frames.nodes import Frames
 from riverlock.engines.jobs.frames.session_gaps import with_gap

@@ -18,7 +18,7 @@ from riverlock.core.hidden_columns import SEQ, TIME
 from riverlock.flow.inside import program_of
 from riverlock.program.graph import declared_behind_keyed
 from riverlock.storage import LocalStorage
-from riverlock.worker.event_times import greatest_times
+from riverlock.worker.event_times import DeclaredTimes, greatest_times
 from riverlock.worker.task import Staging, Targets
 
 
@@ -46,19 +46,17 @@ def test_a_file_that_vanishes_while_the_folder_is_listed_is_not_there(
 def test_times_of_a_later_stage_do_not_move_the_watermark_of_another_input() -> None:
     # Rows of an earlier stage carry no number of their declaration; "b" made them.
     table = pa.table({TIME: [5_000_000]})
-    program: Any = SimpleNamespace(event_times=("a", "b"), time_column=TIME)
+    declared = DeclaredTimes(names=("a", "b"), column=TIME)
 
-    assert greatest_times(table, program).get("a") is None
+    assert greatest_times(table, declared).get("a") is None
 
 
 def test_a_window_that_is_given_early_does_not_move_the_watermark() -> None:
     # Its row has the time of its end, which no record has reached.
     table = pa.table({TIME: [3_599_999_999]})
-    program: Any = SimpleNamespace(
-        event_times=("a",), time_column=TIME, follows_keyed=True
-    )
+    declared = DeclaredTimes(names=("a",), column=TIME, follows_keyed=True)
 
-    assert greatest_times(table, program) == {}
+    assert greatest_times(table, declared) == {}
 
 
 def test_a_time_that_is_declared_behind_an_operator_moves_the_watermark() -> None:

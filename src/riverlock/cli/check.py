@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ from riverlock.operators.endless_state import endless_states
 
 if TYPE_CHECKING:
     from riverlock.connectors.base.committer import Committer
+    from riverlock.core.errors import RiverlockError
+    from riverlock.core.types import Schema
     from riverlock.driver.engine import Engine
     from riverlock.program.program import Program
     from riverlock.snapshot.catalog import Catalog
@@ -71,23 +74,34 @@ def check(
     return SinkError.exit_code if has_trouble else None
 
 
-def _going_on(compiled: CompiledFlow, engine: Engine, store: str) -> dict[str, Any]:
+def _going_on(
+    parts: tuple[CompiledFlow, ...], engine: Engine, store: str
+) -> dict[str, Any]:
     """Return why a start would be refused, and what it would do to the state."""
-    from contextlib import ExitStack
-
-    from riverlock.driver.runner import readers_of
     from riverlock.driver.starting.continuing import obstacles
+    from riverlock.driver.starting.source_readers import readers_of
+    from riverlock.program.regions import channel_columns
 
-    catalog = _catalog(store)
-    newest = catalog.newest()
-    with ExitStack() as stack:
-        readers = readers_of(compiled.flow, engine, catalog.storage, stack)
-        refusals = list(obstacles(catalog, compiled, readers, newest))
-    told = {
+    refusals: list[RiverlockError] = []
+    found: dict[str, Any] = {}
+    columns: dict[str, Schema] = {}
+    for part in parts:
+        catalog = _catalog(store).of(part.flow.region)
+        newest = catalog.newest()
+        with ExitStack() as stack:
+            readers = readers_of(part.flow, engine, catalog.storage, stack, columns)
+            refusals += obstacles(catalog, part, readers, newest)
+        columns |= channel_columns(part.flow, part.uses)
+        if newest is not None:
+            for name, value in _upgrade(catalog, part, newest).items():
+                known = found.setdefault(name, value)
+                if known is not value and isinstance(value, list):
+                    found[name] = known + value
+    return {
         "refused": [error.message for error in refusals],
         "hints": list(dict.fromkeys(e.hint for e in refusals if e.hint)),
+        **found,
     }
-    return told if newest is None else told | _upgrade(catalog, compiled, newest)
 
 
 def _upgrade(
@@ -142,11 +156,12 @@ def _told(flow: Program, engine: Engine, store: str | None) -> dict[str, Any]:
     from riverlock.driver.runner import check as compiled_of
     from riverlock.storage.open import open_storage
 
-    compiled = compiled_of(flow, engine, store=store)
+    parts = compiled_of(flow, engine, store=store)
+    uses = {uid: use for part in parts for uid, use in part.uses.items()}
     with tempfile.TemporaryDirectory() as nowhere:
         storage = open_storage(nowhere)
         committers = {
-            write.uid: engine.committer(write, compiled.uses[write.uid], storage)
+            write.uid: engine.committer(write, uses[write.uid], storage)
             for write in flow.writes
         }
         sinks = [
@@ -161,7 +176,8 @@ def _told(flow: Program, engine: Engine, store: str | None) -> dict[str, Any]:
     return {
         "flow": flow.name,
         "key_groups": flow.key_groups,
-        "code": compiled.code,
+        "code": "-".join(part.code for part in parts),
+        "regions": [part.flow.region for part in parts],
         "graph": flow.describe(),
         "operators": [
             {
@@ -174,7 +190,8 @@ def _told(flow: Program, engine: Engine, store: str | None) -> dict[str, Any]:
                 ],
                 "outputs": {n: s.ddl for n, s in stage.program.outputs.items()},
             }
-            for stage in compiled.keyed
+            for part in parts
+            for stage in part.keyed
         ],
         "sinks": sinks,
         "generated": [asdict(each) for each in unnamed(flow)],
@@ -185,7 +202,7 @@ def _told(flow: Program, engine: Engine, store: str | None) -> dict[str, Any]:
             for sink in sinks
             for made in sink["creates"]
         ],
-        **({} if store is None else _going_on(compiled, engine, store)),
+        **({} if store is None else _going_on(parts, engine, store)),
     }
 
 

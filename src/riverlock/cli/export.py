@@ -9,7 +9,7 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command
-from riverlock.cli.places import open_place, place_argument
+from riverlock.cli.places import open_snapshot, place_argument
 
 if TYPE_CHECKING:
     from riverlock.query.export import Format
@@ -41,10 +41,8 @@ def export(*, place: str, directory: Path, kind: Format, as_json: bool) -> None:
       riverlock export store@v1 out --format delta
     """
     from riverlock.query.export import export as write
-    from riverlock.query.snapshot import Snapshot
 
-    catalog, manifest = open_place(place)
-    snapshot = Snapshot(catalog.storage, manifest)
+    _, snapshot = open_snapshot(place)
     made = write(snapshot, directory, kind)
     if as_json:
         tables = [{"name": t.name, "path": str(t.path), "rows": t.rows} for t in made]

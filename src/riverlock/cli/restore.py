@@ -43,10 +43,15 @@ def restore(
       riverlock restore store@before-upgrade
       riverlock restore store@41 --keep-output --yes
     """
-    from riverlock.snapshot.address import open_address
+    from riverlock.snapshot.address import open_address, open_store, split_address
     from riverlock.snapshot.verbs.restore import plan_restore
     from riverlock.stores import go_back
 
+    store, at = split_address(address)
+    if len(open_store(store).regions()) > 1:
+        how = {"yes": yes, "dry_run": dry_run, "as_json": as_json}
+        _restore_all(store, at or "", keep_output=keep_output, how=how)
+        return
     catalog, target = open_address(address)
     plan = plan_restore(catalog, target, keep_output=keep_output)
     if plan.is_done:
@@ -59,6 +64,34 @@ def restore(
     how = {"yes": yes, "dry_run": dry_run, "as_json": as_json}
     if agreed(facts_of(plan), lines_of(plan), **how):
         _done(plan, go_back(catalog, plan), as_json=as_json)
+
+
+def _restore_all(
+    store: str, name: str, *, keep_output: bool, how: dict[str, bool]
+) -> None:
+    """Go back with all regions of a flow."""
+    from riverlock.snapshot.address import open_store
+    from riverlock.snapshot.verbs.restore_all import plan_restore_all
+    from riverlock.stores import restore_all
+
+    catalog = open_store(store)
+    plan = plan_restore_all(catalog, name, keep_output=keep_output)
+    facts = {region: facts_of(part) for region, part in plan.parts.items()}
+    lines = {
+        f"{region}: {what}": said
+        for region, part in plan.parts.items()
+        for what, said in lines_of(part).items()
+    }
+    if not how["dry_run"]:
+        for region in plan.parts:
+            _check_stopped(catalog.of(region))
+    if not plan.is_done and not agreed(facts, lines, **how):
+        return
+    restore_all(f"{store}@{name}", keep_output=keep_output)
+    if how["as_json"]:
+        text.print_json({"done": True, "name": name, "plan": facts})
+        return
+    click.echo(f"all regions are at {name!r}: {', '.join(plan.parts)}")
 
 
 def _check_stopped(catalog: Catalog) -> None:

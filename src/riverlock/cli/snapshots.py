@@ -12,11 +12,13 @@ from riverlock.cli.places import open_place, place_argument
 from riverlock.cli.ranges import brief_range
 from riverlock.core.errors import SnapshotError
 from riverlock.snapshot.address import open_store, split_address
+from riverlock.snapshot.verbs.cut import DEFAULT_PROTOCOL, PROTOCOLS, take_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.format.records import Named
 
 __all__ = ["snapshot", "snapshots"]
 
@@ -36,16 +38,24 @@ def snapshots(*, store: str, as_json: bool) -> None:
       riverlock snapshots store --json | jq '.[-1].epoch'
     """
     catalog = open_catalog(store)
-    names = _names(catalog)
-    rows = [_row(catalog, epoch, names.get(epoch, [])) for epoch in catalog.epochs()]
+    regions = catalog.regions() or [catalog.region]
+    rows = [row for region in regions for row in _rows(catalog.of(region))]
     if as_json:
         text.print_json(rows)
         return
     if not rows:
         click.echo("no epoch yet")
         return
-    now = text.now_us()
-    text.table(_COLUMNS, [_shown(row, now) for row in rows])
+    now, shown = text.now_us(), [_shown(row, now=text.now_us()) for row in rows]
+    if len(regions) == 1:
+        text.table(_COLUMNS, shown)
+        return
+    named = [[row["region"], *cells] for row, cells in zip(rows, shown, strict=True)]
+    text.table(("region", *_COLUMNS), named)
+    cuts = [n for n in catalog.snapshots() if n.cut is not None]
+    if cuts:
+        click.echo()
+        text.table(_CUT_COLUMNS, [_shown_cut(cut, now) for cut in cuts])
 
 
 @command("snapshot")
@@ -54,21 +64,40 @@ def snapshots(*, store: str, as_json: bool) -> None:
 @click.option("--at", metavar="EPOCH", help="The epoch; default: the newest.")
 @click.option("--note", default="", help="A remark to store with it.")
 @click.option("--drop", is_flag=True, help="Remove the savepoint of that name.")
+@click.option(
+    "--protocol",
+    type=click.Choice(PROTOCOLS),
+    help=f"How several regions agree on the cut; default: {DEFAULT_PROTOCOL}.",
+)
 def snapshot(  # noqa: PLR0913 - the options of the command
-    *, place: str, name: str, at: str | None, note: str, drop: bool, as_json: bool
+    *,
+    place: str,
+    name: str,
+    at: str | None,
+    note: str,
+    drop: bool,
+    protocol: str | None,
+    as_json: bool,
 ) -> None:
     r"""Make a savepoint: name a snapshot, so that it is kept until it is dropped.
 
     The flow may run meanwhile. With --drop the name is removed, and its epoch is kept
-    no longer than others.
+    no longer than others. A flow of several regions must run: they agree on one
+    consistent cut, and this waits until all have taken part.
 
     \b
     Examples:
       riverlock snapshot store@41 audit-2026 --note "end of year"
-      riverlock snapshot store audit-2026 --drop
+      riverlock snapshot store before-upgrade --protocol unaligned
     """
     if drop:
         _drop(place, name, at or note, as_json=as_json)
+        return
+    store, address = split_address(place)
+    if len(open_store(store).regions()) > 1:
+        if at or address:
+            raise click.UsageError("of several regions, epochs have no common number")
+        _cut(store, name, protocol or DEFAULT_PROTOCOL, note, as_json=as_json)
         return
     catalog, manifest = open_place(place, at)
     epoch = manifest.epoch
@@ -77,6 +106,19 @@ def snapshot(  # noqa: PLR0913 - the options of the command
         text.print_json({"name": named.name, "epoch": epoch, "note": named.note})
         return
     click.echo(f"epoch {epoch} is kept as {name!r}")
+
+
+def _cut(store: str, name: str, protocol: str, note: str, *, as_json: bool) -> None:
+    named = take_cut(
+        open_store(store), name, protocol=protocol, now_us=text.now_us(), note=note
+    )
+    rows = sum(span.rows for span in named.in_flight)
+    if as_json:
+        facts = {"name": name, "regions": named.regions, "protocol": protocol}
+        text.print_json({**facts, "rows_in_flight": rows, "note": note})
+        return
+    epochs = ", ".join(f"{region} {epoch}" for region, epoch in named.regions.items())
+    click.echo(f"epochs {epochs} are kept as {name!r}, {rows} rows in flight")
 
 
 def _drop(place: str, name: str, more: str | None, *, as_json: bool) -> None:
@@ -89,6 +131,22 @@ def _drop(place: str, name: str, more: str | None, *, as_json: bool) -> None:
         text.print_json({"name": name, "epoch": found})
         return
     click.echo(f"epoch {found} is no longer kept as {name!r}")
+
+
+_CUT_COLUMNS = ("snapshot", "age", "protocol", "took", "epochs", "rows in flight")
+
+
+def _shown_cut(named: Named, now: int) -> list[str]:
+    asked = named.created_us if named.asked_us is None else named.asked_us
+    flying = [f"{s.channel} {s.rows}" for s in named.in_flight if s.rows]
+    return [
+        named.name,
+        text.age(named.created_us, now),
+        named.protocol,
+        text.duration((named.created_us - asked) / 1e6),
+        ", ".join(f"{region} {epoch}" for region, epoch in named.regions.items()),
+        ", ".join(flying) or "0",
+    ]
 
 
 _COLUMNS = (
@@ -117,15 +175,26 @@ def _names(catalog: Catalog) -> dict[int, list[str]]:
     return names
 
 
+def _rows(catalog: Catalog) -> list[dict[str, Any]]:
+    names = _names(catalog)
+    return [_row(catalog, epoch, names.get(epoch, [])) for epoch in catalog.epochs()]
+
+
 def _row(catalog: Catalog, epoch: int, names: list[str]) -> dict[str, Any]:
     from riverlock.snapshot.format.run_status import input_rows
 
     try:
         manifest = catalog.manifest(epoch)
     except SnapshotError as error:
-        return {"epoch": epoch, "names": names, "problem": error.message}
+        return {
+            "region": catalog.region,
+            "epoch": epoch,
+            "names": names,
+            "problem": error.message,
+        }
     files = [f for s in manifest.operators.values() for f in s.files]
     return {
+        "region": catalog.region,
         "epoch": epoch,
         "decided_us": manifest.decided_us,
         "rows": input_rows(manifest),

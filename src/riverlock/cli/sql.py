@@ -10,7 +10,7 @@ import click
 
 from riverlock.cli import text
 from riverlock.cli.command import command
-from riverlock.cli.places import open_place, place_argument
+from riverlock.cli.places import open_snapshot, place_argument
 from riverlock.core.values.arrow_values import python_values
 
 if TYPE_CHECKING:
@@ -39,13 +39,11 @@ def sql(*, place: str, query: str | None, as_csv: bool, as_json: bool) -> None:
       riverlock sql store "SELECT * FROM velocity ORDER BY spent DESC LIMIT 10"
       riverlock sql store@v1 "SELECT key, sum(value) FROM velocity.shops GROUP BY key"
     """
-    from riverlock.query.snapshot import Snapshot
     from riverlock.query.sql import run_sql, sql_views
 
     if as_csv and as_json:
         raise click.UsageError("--csv and --json exclude each other")
-    catalog, manifest = open_place(place)
-    snapshot = Snapshot(catalog.storage, manifest)
+    catalog, snapshot = open_snapshot(place)
     views = sql_views(catalog, snapshot)
     if query is None:
         _list(views, snapshot.epoch, as_json=as_json)

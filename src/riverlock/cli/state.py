@@ -28,7 +28,8 @@ _SAMPLE = 3
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete the names of operators and state variables."""
     try:
-        manifest = open_place(ctx.params["place"], ctx.params.get("at"))[1]
+        place, at = ctx.params["place"], ctx.params.get("at")
+        manifest = open_place(place, at, operator=ctx.params.get("operator"))[1]
         if param.name == "operator":
             names = list(manifest.operators)
         else:
@@ -84,7 +85,7 @@ def state(  # noqa: PLR0913 - the options of the command
         raise click.UsageError("--key needs an OPERATOR")
     if variable is None and out is not None:
         raise click.UsageError("--out needs an OPERATOR and a STATE")
-    catalog, manifest = open_place(place, at)
+    catalog, manifest = open_place(place, at, operator=operator)
     if operator is None:
         _show_operators(manifest, as_json=as_json)
         return

@@ -68,11 +68,23 @@ def status(*, store: str, watch: bool, full: bool, as_json: bool) -> None:
 
 
 def _show(catalog: Catalog, *, full: bool, as_json: bool) -> None:
-    found = collect(catalog)
+    regions = catalog.regions()
+    if len(regions) < 2:
+        found = collect(catalog)
+        if as_json:
+            text.print_json(text.with_instants(found))
+        else:
+            _print(found, full=full)
+        return
+    by_name = {region: collect(catalog.of(region)) for region in regions}
     if as_json:
-        text.print_json(text.with_instants(found))
-    else:
+        told = {region: text.with_instants(f) for region, f in by_name.items()}
+        text.print_json({"flow": catalog.flow().name, "regions": told})
+        return
+    for region, found in by_name.items():
+        click.secho(f"region {region}", bold=True)
         _print(found, full=full)
+        click.echo()
 
 
 def collect(catalog: Catalog) -> dict[str, Any]:

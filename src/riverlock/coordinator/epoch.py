@@ -13,6 +13,8 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from riverlock.coordinator.markers import Markers
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -58,6 +60,7 @@ class PlannedInputs:
     # What is in force in all tries at the epoch, and the last request in it.
     parameters: Parameters = field(default_factory=dict)
     requests: int = 0
+    markers: Markers = field(default_factory=Markers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from riverlock.coordinator.markers import Markers
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -108,6 +110,7 @@ class Planned(_Event):
         watermarks: Event time the epoch is to use, by declaration.
         gaps: Sources that lost data and whose gap the user has accepted; all others
             must start where the parent ended.
+        markers: What the epoch says of cuts.
     """
 
     turn: int
@@ -117,6 +120,7 @@ class Planned(_Event):
     seed: int
     started_us: int
     gaps: frozenset[str] = field(default=frozenset())
+    markers: Markers = field(default_factory=Markers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

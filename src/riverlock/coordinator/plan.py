@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from riverlock.snapshot.format.records import Meaning, Parameter, Variable
     from riverlock.snapshot.format.stored_parameters import Parameters
 
-__all__ = ["OperatorPlan", "RegionPlan"]
+__all__ = ["ChannelPlan", "OperatorPlan", "RegionPlan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,25 @@ class OperatorPlan:
     windows: str | None = None
     # As declared: nothing is set.
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelPlan:
+    """A channel: its watermark is the least of those that its rows follow."""
+
+    operators: tuple[str, ...] = ()
+    event_times: tuple[str, ...] = ()
+
+    def watermark_us(
+        self,
+        operators: Mapping[str, int | None],
+        event_times: Mapping[str, int | None],
+    ) -> int | None:
+        """Return the watermark, given those of operators and declarations."""
+        times = [operators.get(uid) for uid in self.operators]
+        times += [event_times.get(uid) for uid in self.event_times]
+        known = [t for t in times if t is not None]
+        return min(known) if known and len(known) == len(times) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +68,9 @@ class RegionPlan:
         sinks: Kind of each sink by name.
         places: Where sinks write, in their own words.
         replacing: Sinks that are given the whole table in each epoch.
-        event_times: Delay in microseconds of each ``event_time`` declaration.
+        channels: What the watermark of each channel follows from, by uid.
+        event_times: Delay in microseconds of each ``event_time`` declaration; None:
+            its watermark is told, rows do not move it.
         columns: Columns of sources and of steps of user code, as DDL.
         meanings: What uids stand for.
         restart: What to do after a failure.
@@ -70,7 +91,8 @@ class RegionPlan:
     sinks: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     replacing: frozenset[str] = frozenset()
-    event_times: Mapping[str, int] = field(default_factory=dict)
+    channels: Mapping[str, ChannelPlan] = field(default_factory=dict)
+    event_times: Mapping[str, int | None] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     meanings: Mapping[str, Meaning] = field(default_factory=dict)
 

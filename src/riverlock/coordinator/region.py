@@ -227,6 +227,7 @@ class RegionCoordinator:
             started_us=event.started_us,
             parameters=parameters,
             requests=requests,
+            markers=event.markers,
         )
         # All stages of an epoch have the same number of tasks, and so has its manifest.
         self.plan = dataclasses.replace(self.plan, parallelism=self._beside.parallelism)

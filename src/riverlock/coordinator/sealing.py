@@ -25,7 +25,7 @@ from riverlock.snapshot.format.records import (
 from riverlock.snapshot.timeline import given, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from riverlock.coordinator.epoch import Compaction, PendingEpoch
     from riverlock.coordinator.plan import OperatorPlan, RegionPlan
@@ -44,6 +44,8 @@ def seal(
     """Return the epoch that the votes of all stages make of its parent."""
     votes = [v for stage in plan.stages for v in pending.votes[stage]]
     planned = pending.planned
+    watermarks = _watermarks(pending, parent, plan, votes)
+    operators = _operators(pending, parent, plan)
     manifest = Manifest(
         format=FORMAT,
         flow=plan.flow,
@@ -64,9 +66,18 @@ def seal(
         columns=dict(plan.columns),
         # Offsets and state of what the code left out are carried on, so this is too.
         meanings={**({} if parent is None else parent.meanings), **plan.meanings},
-        watermarks=_watermarks(pending, parent, plan, votes),
-        operators=_operators(pending, parent, plan),
-        outputs={s: _output(s, plan, parent, votes) for s in plan.sinks},
+        watermarks=watermarks,
+        operators=operators,
+        outputs={
+            s: msgspec.structs.replace(
+                _output(s, plan, parent, votes),
+                watermark_us=_told(s, plan, watermarks, operators),
+            )
+            for s in plan.sinks
+        },
+        markers=planned.markers.bears,
+        borne=planned.markers.borne,
+        heard=planned.markers.heard,
         metrics={"stages": {s: _metrics(pending.votes[s]) for s in plan.stages}},
     )
     return SealedEpoch(
@@ -212,6 +223,24 @@ def _output(
         place=plan.places.get(sink, ""),
         replaces=sink in plan.replacing,
         before=_before(sink, plan, parent),
+    )
+
+
+def _told(
+    sink: str,
+    plan: RegionPlan,
+    watermarks: Mapping[str, Watermark],
+    operators: Mapping[str, OperatorState],
+) -> int | None:
+    """Return what a channel says of time after this epoch; None for other sinks.
+
+    Rows of later epochs that an operator emits are after what it saw in this one.
+    """
+    if sink not in plan.channels:
+        return None
+    return plan.channels[sink].watermark_us(
+        {uid: state.watermark_us for uid, state in operators.items()},
+        {uid: mark.watermark_us for uid, mark in watermarks.items()},
     )
 
 

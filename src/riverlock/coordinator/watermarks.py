@@ -59,7 +59,7 @@ def advanced(  # noqa: PLR0913 - all that a watermark follows from
     seen: Iterable[int | None],
     partitions: Iterable[Mapping[str, int | None]],
     *,
-    delay_us: int,
+    delay_us: int | None,
     now_us: int,
 ) -> Watermark:
     """Return the watermark of an input after an epoch.
@@ -69,16 +69,19 @@ def advanced(  # noqa: PLR0913 - all that a watermark follows from
         used: As this epoch saw it, with idle inputs and partitions moved along.
         seen: Greatest times of the epoch's rows by task; none if there were no rows.
         partitions: The same by partition, if the input is declared so.
-        delay_us: How late rows may come.
+        delay_us: How late rows may come; None: rows do not move it.
         now_us: Processing time of the epoch.
     """
     times = list(seen)
     newest = _greatest((before.max_time_us, used.max_time_us, *times))
     known = _with_times(used.partitions, partitions, now_us)
-    if known:
+    reached = None
+    if delay_us is None:
+        pass  # told by another region
+    elif known:
         reached = slowest(known.values(), delay_us)
-    else:
-        reached = None if newest is None else reached_by(newest, delay_us)
+    elif newest is not None:
+        reached = reached_by(newest, delay_us)
     return msgspec.structs.replace(
         used,
         max_time_us=newest,

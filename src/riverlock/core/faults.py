@@ -76,6 +76,7 @@ VERB_POINTS: Final[dict[str, str]] = {
     "V5": "a pin is written, whether its epoch is still there is not known",
     "V6": "some output of undone epochs is out of sight, some is not",
     "V7": "it is announced which epochs will be deleted, all are there",
+    "V8": "some regions have gone back, others have not",
 }
 
 _PAUSE_POLL_SECONDS: Final = 0.02

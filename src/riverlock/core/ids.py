@@ -7,7 +7,10 @@ from typing import NewType
 
 from riverlock.core.errors import InvalidFlowError
 
-__all__ = ["Epoch", "KeyGroup", "RunNumber", "check_name"]
+__all__ = ["MAIN_REGION", "Epoch", "KeyGroup", "RunNumber", "check_name"]
+
+# The region of everything that no region() was said of.
+MAIN_REGION = "main"
 
 Epoch = NewType("Epoch", int)
 RunNumber = NewType("RunNumber", int)

@@ -6,7 +6,7 @@ Knows nothing about the engine that runs it.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from riverlock.core.errors import InvalidConfigError
 from riverlock.snapshot.format.records import Change
@@ -40,8 +40,8 @@ class Running(Protocol):
     def rescale(self, parallelism: int) -> None:
         """Change the number of tasks from the next epoch."""
 
-    def savepoint(self, name: str) -> Named:
-        """Name the newest epoch."""
+    def savepoint(self, name: str, *, protocol: str | None = None) -> Named:
+        """Name the newest epoch, or one of each region."""
 
     def check_name(self, name: str) -> None:
         """Refuse a name that is taken."""
@@ -85,14 +85,31 @@ class Handle:
         """Whether the flow still runs."""
         return self._thread.is_alive()
 
-    def savepoint(self, name: str) -> Named:
+    def savepoint(
+        self,
+        name: str,
+        *,
+        protocol: Literal["aligned", "unaligned", "drain", "epochs"] | None = None,
+    ) -> Named:
         """Name the newest committed epoch, so that it is kept; the flow keeps running.
 
+        Of a flow with several regions, one epoch of each, such that they are one
+        consistent cut: no region has read what another had not written. Returns once
+        all regions have taken part.
+
+        Args:
+            name: Of the snapshot.
+            protocol: How regions agree on the cut: ``aligned`` (default; regions wait
+                for the marker of each input), ``unaligned`` (they do not wait; rows
+                between them are part of the snapshot), ``drain`` (sources pause until
+                nothing is between them), ``epochs`` (all wait for each other).
+
         Raises:
-            InvalidConfigError: The name is taken.
+            InvalidConfigError: The name is taken, or there is no such protocol.
             SnapshotNotFoundError: No epoch was committed yet.
+            SnapshotAbandonedError: A region did not take part in time.
         """
-        return self._running.savepoint(name)
+        return self._running.savepoint(name, protocol=protocol)
 
     def rescale(self, parallelism: int) -> None:
         """Set the number of tasks per keyed stage from the next epoch; state follows.

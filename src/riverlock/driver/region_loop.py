@@ -42,10 +42,7 @@ from riverlock.driver.sink_commits import committed
 from riverlock.driver.status_board import Board
 from riverlock.snapshot.claims import describe
 from riverlock.snapshot.format.records import Change, Rescale
-from riverlock.snapshot.format.run_status import (
-    Status,
-    input_rows,
-)
+from riverlock.snapshot.format.run_status import Status, input_rows
 from riverlock.snapshot.format.stored_parameters import misfits
 
 if TYPE_CHECKING:
@@ -347,7 +344,7 @@ class RegionDriver:
             self._board.await_source(error, self._parent)
 
     def _nothing(self, turn: int) -> ev.Event:
-        if self.planner.stops_at_end:
+        if self.planner.is_at_end:
             return ev.StopRequested(region=self.plan.region)
         return ev.NothingToDo(region=self.plan.region, turn=turn)
 
@@ -368,6 +365,8 @@ class RegionDriver:
                 self._began_us = self.clock.elapsed_us()
                 faults.hit("P1")
                 return planned_event(self.plan.region, turn, planned)
+            if self.planner.is_at_end:
+                break
         self._stop_sent = True
         return ev.StopRequested(region=self.plan.region)
 

@@ -2,67 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-import threading
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from riverlock.change.unnamed import tell_unnamed
 from riverlock.connectors.base.sink import Probed
-from riverlock.connectors.outputs import sink_plans
-from riverlock.coordinator.plan import RegionPlan
-from riverlock.coordinator.restart import patient_delay_us
-from riverlock.core.errors import (
-    InvalidConfigError,
-    SourceUnavailableError,
-    StorageError,
-)
-from riverlock.core.times import duration, duration_us
-from riverlock.driver.cleaner import Cleaner
 from riverlock.driver.engine import while_it_is_there
 from riverlock.driver.handle import Handle
-from riverlock.driver.intake.admission import Admission
-from riverlock.driver.intake.autoscale import Autoscale
-from riverlock.driver.intake.planner import Planner
-from riverlock.driver.ownership import Heartbeat
-from riverlock.driver.region_loop import RegionDriver
-from riverlock.driver.starting.adoption import Adoption
+from riverlock.driver.regions_run import RegionsRun
 from riverlock.driver.starting.continuing import check_continues, compiled_on
-from riverlock.driver.starting.outlets import Arrears, opened_sinks
-from riverlock.driver.starting.source_wait import SourceWait
+from riverlock.driver.starting.source_readers import readers_of
 from riverlock.driver.stop_signals import stopped_by_signals
-from riverlock.operators.endless_state import tell_endless_states
-from riverlock.program.graph import Read, upstream
-from riverlock.snapshot.catalog import MAIN_REGION, Catalog
-from riverlock.snapshot.claims import claim
-from riverlock.snapshot.format.records import Change, Stop
-from riverlock.snapshot.format.requests import add_request, taken_at
-from riverlock.snapshot.format.run_status import Status
-from riverlock.snapshot.format.store_layout import FLOW
-from riverlock.snapshot.format.stored_parameters import check_change, renamed
-from riverlock.snapshot.retention.policy import Retention
-from riverlock.snapshot.starts import announced, withdraw
-from riverlock.stages.stage_tasks import StageTasks
+from riverlock.program.regions import channel_columns, part_of, regions_of
+from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from riverlock.connectors.base.source_reader import Reader
+    from riverlock.core.types import Schema
     from riverlock.driver.engine import Engine
     from riverlock.driver.run_options import RunOptions
     from riverlock.program.program import Program
-    from riverlock.snapshot.format.records import Flow as FlowRecord
-    from riverlock.snapshot.format.records import Manifest, Named, Request, Start
-    from riverlock.snapshot.format.records import Run as Owner
+    from riverlock.snapshot.format.run_status import Status
     from riverlock.stages.compiled import CompiledFlow
-    from riverlock.storage.base import Storage
 
-__all__ = ["Run", "check", "check_start", "readers_of", "run", "start"]
+__all__ = ["check", "check_start", "run", "start"]
 
 
 def run(flow: Program, store: str, engine: Engine, options: RunOptions) -> Status:
@@ -71,7 +34,7 @@ def run(flow: Program, store: str, engine: Engine, options: RunOptions) -> Statu
     Raises:
         RiverlockError: What ended the run.
     """
-    running = Run(flow, open_storage(store), engine, options)
+    running = RegionsRun(flow, open_storage(store), engine, options)
     with running, stopped_by_signals(running.stop):
         running.drive()
         return running.status
@@ -85,7 +48,7 @@ def start(flow: Program, store: str, engine: Engine, options: RunOptions) -> Han
     Raises:
         RiverlockError: The flow cannot run here.
     """
-    return Handle(Run(flow, open_storage(store), engine, options))
+    return Handle(RegionsRun(flow, open_storage(store), engine, options))
 
 
 def check_start(flow: Program, engine: Engine, *, store: str | None = None) -> None:
@@ -99,24 +62,30 @@ def check_start(flow: Program, engine: Engine, *, store: str | None = None) -> N
     Raises:
         RiverlockError: A start would be refused.
     """
-    made = check(flow, engine, store=store)
-    with (
-        while_it_is_there(engine),
-        tempfile.TemporaryDirectory() as nowhere,
-        ExitStack() as stack,
-    ):
-        storage = open_storage(nowhere)
-        if store is not None:
-            readers = readers_of(flow, engine, storage, stack)
-            check_continues(Catalog(open_storage(store)), made, readers)
-        for write in flow.writes:
-            sink = engine.committer(write, made.uses[write.uid], storage)
-            if isinstance(sink, Probed):
-                sink.probe()
+    columns: dict[str, Schema] = {}
+    for region in regions_of(flow):
+        part = part_of(flow, region)
+        made = _checked(part, engine, columns, store=store)
+        with (
+            while_it_is_there(engine),
+            tempfile.TemporaryDirectory() as nowhere,
+            ExitStack() as stack,
+        ):
+            storage = open_storage(nowhere)
+            if store is not None:
+                readers = readers_of(part, engine, storage, stack, columns)
+                check_continues(Catalog(open_storage(store), region), made, readers)
+            for write in part.writes:
+                sink = engine.committer(write, made.uses[write.uid], storage)
+                if isinstance(sink, Probed):
+                    sink.probe()
+        columns |= channel_columns(made.flow, made.uses)
 
 
-def check(flow: Program, engine: Engine, *, store: str | None = None) -> CompiledFlow:
-    """Check a flow, but for its sinks; return what would run.
+def check(
+    flow: Program, engine: Engine, *, store: str | None = None
+) -> tuple[CompiledFlow, ...]:
+    """Check a flow, but for its sinks; return what would run, by region.
 
     Args:
         flow: The flow.
@@ -127,372 +96,23 @@ def check(flow: Program, engine: Engine, *, store: str | None = None) -> Compile
     Raises:
         InvalidFlowError: Something in it is impossible.
     """
+    columns: dict[str, Schema] = {}
+    found = []
+    for region in regions_of(flow):
+        made = _checked(part_of(flow, region), engine, columns, store=store)
+        columns |= channel_columns(made.flow, made.uses)
+        found.append(made)
+    return tuple(found)
+
+
+def _checked(
+    part: Program, engine: Engine, columns: dict[str, Schema], *, store: str | None
+) -> CompiledFlow:
     with (
         while_it_is_there(engine),
         tempfile.TemporaryDirectory() as nowhere,
         ExitStack() as stack,
     ):
-        readers = readers_of(flow, engine, open_storage(nowhere), stack)
-        known = None if store is None else Catalog(open_storage(store))
-        return compiled_on(known, flow, engine, readers)
-
-
-def readers_of(
-    flow: Program, engine: Engine, storage: Storage, stack: ExitStack
-) -> dict[str, Reader]:
-    """Return what reads the sources of a flow, until the stack is closed."""
-    found = {}
-    for node in flow.find(Read):
-        found[node.uid] = engine.reader(node, storage)
-        stack.callback(found[node.uid].close)
-    return found
-
-
-class Run:
-    """Everything one run has open; a context manager. See ``handle.Running``."""
-
-    def __init__(
-        self, flow: Program, storage: Storage, engine: Engine, options: RunOptions
-    ) -> None:
-        """Open nothing yet."""
-        self._flow, self._engine, self._options = flow, engine, options
-        self._storage = storage
-        self._catalog = Catalog(self._storage)
-        self._stack = ExitStack()
-        self._driver: RegionDriver | None = None
-        self._heartbeat: Heartbeat | None = None
-        self._savepoint: str | None = None
-        self._start: Start | None = None
-        # What the run waits for before it begins, and what reads it then.
-        self._away: SourceUnavailableError | None = None
-        self._readers: dict[str, Reader] = {}
-        self._stopping = threading.Event()
-
-    @property
-    def status(self) -> Status:
-        """What was shown last."""
-        if self._driver is not None:
-            return self._driver.status
-        # It waits for a source, or was asked to stop before it owned the store.
-        away = None if self._stopping.is_set() else self._away
-        return Status(
-            flow=self._flow.name,
-            region=MAIN_REGION,
-            run=None,
-            state="stopped" if away is None else "starting",
-            epoch=None,
-            updated_us=self._options.clock.now_us(),
-            error=None if away is None else away.message,
-        )
-
-    def check_name(self, name: str) -> None:
-        """Refuse a name that is taken."""
-        self._catalog.check_name(name)
-
-    def stop(self, savepoint: str | None = None) -> None:
-        """Finish the epoch in progress, name it, then end; from any thread."""
-        if savepoint is not None:
-            self._savepoint = savepoint
-        self._stopping.set()
-        if self._driver is not None:
-            self._driver.stop()
-
-    def rescale(self, parallelism: int) -> None:
-        """Set the number of tasks per keyed stage from the next epoch.
-
-        Raises:
-            InvalidConfigError: It waits for a source, or has ended.
-        """
-        self._begun().rescale(parallelism)
-
-    def _begun(self) -> RegionDriver:
-        if self._driver is None:
-            raise InvalidConfigError(
-                f"the run of {self._flow.name!r}",
-                expected="to have begun",
-                found="one that has not, or never will"
-                if self._away is None
-                else f"one that has not: {self._away.message}",
-            )
-        return self._driver
-
-    def drive(self) -> None:
-        """Run to the end; first wait for sources that are away."""
-        if self._away is not None:
-            with while_it_is_there(self._engine):
-                self._driver = self._open_later()
-        if self._driver is not None:
-            if self._stopping.is_set():
-                self._driver.stop()
-            self._driver.run()
-        if self._savepoint is not None:
-            # Still ours: no other run can have decided anything after the last epoch.
-            self.savepoint(self._savepoint)
-
-    def savepoint(self, name: str) -> Named:
-        """Name the newest epoch."""
-        newest = self._catalog.resolve(None)
-        now_us = self._options.clock.now_us()
-        return self._catalog.pin(name, epoch=newest.epoch, now_us=now_us)
-
-    def __enter__(self) -> Run:
-        with while_it_is_there(self._engine), ExitStack() as stack:
-            self._prepare(stack)
-            try:
-                compiled = self._compiled()
-            except SourceUnavailableError as error:
-                if patient_delay_us(self._options.restart, 1) is None:
-                    raise
-                self._away = error
-            else:
-                self._driver = self._open(compiled, stack)
-            self._stack = stack.pop_all()
-        return self
-
-    def _prepare(self, stack: ExitStack) -> None:
-        """Have the engine, and what reads the sources."""
-        if self._engine.opens_slowly:
-            self._announced(stack)
-        stack.callback(self._engine.close)
-        self._engine.open()
-        self._readers = readers_of(self._flow, self._engine, self._storage, stack)
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._stack.close()
-
-    def _open_later(self) -> RegionDriver | None:
-        """Wait for the sources, then open; None if it was asked to stop before."""
-        options = self._options
-        wait = SourceWait(
-            self._catalog,
-            options.clock,
-            announce=lambda: self._announced(self._stack),
-            pause=self._stopping.wait,
-            is_stopped=self._stopping.is_set,
-        )
-        found = wait.until_answered(self._compiled, options.restart)
-        if isinstance(found, Stop):
-            self._stopping.set()
-            self._savepoint = found.savepoint or self._savepoint
-            return None
-        return self._open(found, self._stack)
-
-    def _open(self, compiled: CompiledFlow, stack: ExitStack) -> RegionDriver:
-        """Check, then claim: a flow that cannot run changes nothing in the store."""
-        options, flow, engine = self._options, self._flow, self._engine
-        readers = self._readers
-        record, newest = self._checked(compiled, readers)
-        tell_unnamed(flow)
-        tell_endless_states(flow)
-        owner = claim(self._catalog, now_us=options.clock.now_us())
-        tasks = self._tasks(compiled, owner, record.id)
-        deployed = engine.deploy(tasks, readers)
-        stack.callback(deployed.close)
-        heartbeat = Heartbeat(self._catalog, owner, deployed.cancel)
-        heartbeat.start()
-        stack.callback(heartbeat.stop)
-        self._heartbeat = heartbeat
-        newest = self._rechecked(compiled, readers, newest)
-        adoption = Adoption(self._catalog, compiled, owner)
-        if newest is not None:
-            # Now, so that a migration that fails ends the start, not the run.
-            adoption(newest)
-        committers = {
-            w.uid: engine.committer(w, compiled.uses[w.uid], self._storage)
-            for w in flow.writes
-        }
-        openings = opened_sinks(self._catalog, committers, record, owner)
-        arrears = Arrears(self._catalog, flow, record.id)
-        if newest is not None:
-            arrears(newest)
-        cleaner = self._cleaner(stack)
-        driver = RegionDriver(
-            plan=self._plan(compiled, owner, tasks.parallelism, record.id),
-            catalog=self._catalog,
-            engine=deployed,
-            planner=self._planner(compiled, readers),
-            committers=committers,
-            heartbeat=heartbeat,
-            cleaner=cleaner,
-            clock=options.clock,
-            on_status=options.on_status,
-            max_epochs=options.max_epochs,
-            adopt=adoption,
-            settle=arrears,
-            lost=engine.lost,
-            autoscale=self._autoscale(tasks.parallelism),
-            openings=openings,
-        )
-        after = 0 if newest is None else newest.requests
-        heartbeat.listen(lambda request: self._ask(driver, request), after=after)
-        if self._start is not None:
-            withdraw(self._catalog, self._start)
-        return driver
-
-    def _announced(self, stack: ExitStack) -> Start:
-        """Return what makes a start that waits be seen, so that it can be stopped."""
-        if self._start is None:
-            now_us = self._options.clock.now_us()
-            self._start = stack.enter_context(announced(self._catalog, now_us=now_us))
-        return self._start
-
-    def _checked(
-        self, compiled: CompiledFlow, readers: Mapping[str, Reader]
-    ) -> tuple[FlowRecord, Manifest | None]:
-        """Return the store's flow and newest epoch, which the code can continue from.
-
-        A store that is new is made last.
-        """
-        flow, catalog = self._flow, self._catalog
-        now_us = self._options.clock.now_us()
-
-        def opened() -> FlowRecord:
-            return catalog.open_flow(
-                flow.name, key_groups=flow.key_groups, now_us=now_us
-            )
-
-        known = opened() if catalog.storage.exists(FLOW) else None
-        newest = check_continues(catalog, compiled, readers)
-        return known or opened(), newest
-
-    def _rechecked(
-        self,
-        compiled: CompiledFlow,
-        readers: Mapping[str, Reader],
-        newest: Manifest | None,
-    ) -> Manifest | None:
-        """Return the newest epoch, now that no other run may decide any.
-
-        Until the claim one may have decided more than was checked.
-        """
-        if self._catalog.newest() == newest:
-            return newest
-        return check_continues(self._catalog, compiled, readers)
-
-    def _compiled(self) -> CompiledFlow:
-        return compiled_on(self._catalog, self._flow, self._engine, self._readers)
-
-    def _cleaner(self, stack: ExitStack) -> Cleaner:
-        options = self._options
-        grace = duration(options.grace)
-        cleaner = Cleaner(
-            self._catalog, Retention(epochs=options.retain_epochs, grace=grace)
-        )
-        stack.callback(cleaner.stop)
-        cleaner.take_up()
-        return cleaner
-
-    def _ask(self, driver: RegionDriver, request: Request) -> None:
-        what = request.what
-        start = None if self._start is None else self._start.id
-        if isinstance(what, Stop) and (
-            what.run == driver.plan.run or (start is not None and what.start == start)
-        ):
-            self._savepoint = what.savepoint or self._savepoint
-            driver.stop()
-        if isinstance(what, Change):
-            meant = renamed(driver.plan.parameters, what, self._flow.renames)
-            request = msgspec.structs.replace(request, what=meant)
-        driver.ask(request)
-
-    def set(self, change: Change) -> int | None:
-        """Change parameters; return the epoch that has them, None if the run ended.
-
-        Raises:
-            InvalidConfigError: There is no such parameter, or its value is not of its
-                kind; nothing was changed.
-        """
-        driver, heartbeat = self._begun(), self._heartbeat
-        assert heartbeat is not None
-        change = check_change(driver.plan.parameters, change)
-        newest = self._catalog.newest()
-        request = add_request(
-            self._catalog, change, now_us=self._options.clock.now_us()
-        )
-        with suppress(StorageError):  # the next beat looks again
-            heartbeat.look_for_requests()
-        if not driver.wait_for(request.number):
-            return None
-        after = None if newest is None else newest.epoch
-        taken = taken_at(self._catalog, request.number, after=after)
-        assert taken is not None
-        return taken.epoch
-
-    def _autoscale(self, most: int) -> Autoscale | None:
-        options = self._options
-        if options.parallelism != "auto":
-            return None
-        target = options.epoch_target or "1 second"
-        return Autoscale(most=most, target_us=duration_us(target))
-
-    def _tasks(self, compiled: CompiledFlow, owner: Owner, flow_id: str) -> StageTasks:
-        given = self._options.parallelism
-        wanted = given if isinstance(given, int) else self._engine.cores
-        return StageTasks(
-            compiled=compiled,
-            storage=self._storage,
-            flow=flow_id,
-            region=MAIN_REGION,
-            run=owner.run,
-            token=owner.token,
-            parallelism=min(wanted, self._flow.key_groups),
-            working_dir=self._working_dir(flow_id),
-        )
-
-    def _working_dir(self, flow_id: str) -> str:
-        """Beside a local store where tasks run here, else in each host's own place."""
-        if self._options.working_dir is not None:
-            return str(Path(self._options.working_dir).absolute() / flow_id)
-        local = self._storage.local_path("working")
-        if local is not None and self._engine.is_here:
-            return str(local.parent / ".working" / flow_id)
-        # One folder, not two: others may make any in such a place.
-        return str(Path(tempfile.gettempdir(), f"riverlock-{os.getuid()}-{flow_id}"))
-
-    def _plan(
-        self,
-        compiled: CompiledFlow,
-        owner: Owner,
-        parallelism: int,
-        flow_id: str,
-    ) -> RegionPlan:
-        return RegionPlan(
-            store=self._storage.uri,
-            flow=flow_id,
-            name=self._flow.name,
-            region=MAIN_REGION,
-            run=owner.run,
-            token=owner.token,
-            key_groups=self._flow.key_groups,
-            parallelism=parallelism,
-            code=compiled.code,
-            stages=tuple(s.id for s in compiled.stages),
-            restart=self._options.restart,
-            operators={s.id: s.plan for s in compiled.keyed},
-            **sink_plans(self._flow.writes),
-            event_times={u: n.delay_us for u, n in compiled.event_times.items()},
-            columns=compiled.columns,
-            meanings=compiled.meanings,
-        )
-
-    def _planner(self, compiled: CompiledFlow, readers: dict[str, Reader]) -> Planner:
-        options = self._options
-        return Planner(
-            readers=readers,
-            clock=options.clock,
-            admission=Admission(
-                target_us=None
-                if options.epoch_target is None
-                else duration_us(options.epoch_target),
-                max_rows=options.max_rows_per_epoch,
-            ),
-            operators={
-                s.id: tuple(compiled.event_times[t] for t in s.event_times)
-                for s in compiled.keyed
-            },
-            sources={
-                uid: tuple(n.uid for n in upstream(node) if isinstance(n, Read))
-                for uid, node in compiled.event_times.items()
-            },
-            stops_at_end=options.available_now,
-        )
+        readers = readers_of(part, engine, open_storage(nowhere), stack, columns)
+        known = None if store is None else Catalog(open_storage(store), part.region)
+        return compiled_on(known, part, engine, readers)

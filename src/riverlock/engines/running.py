@@ -58,8 +58,8 @@ def start(flow: Program, store: str, **options: Unpack[RunKeywords]) -> Handle:
 
 def check(
     flow: Program, *, store: str | None = None, **options: Unpack[RunKeywords]
-) -> CompiledFlow:
-    """Check a flow, except for its sinks; return what would run.
+) -> tuple[CompiledFlow, ...]:
+    """Check a flow, except for its sinks; return what would run, by region.
 
     Raises:
         InvalidFlowError: Something in it is impossible.

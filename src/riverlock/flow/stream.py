@@ -14,6 +14,7 @@ from riverlock.flow.conditions import is_function
 from riverlock.flow.dstream import WindowOperations
 from riverlock.flow.keyed_stream import KeyedStream
 from riverlock.flow.other_streams import Helpful
+from riverlock.flow.regional import Regional
 from riverlock.flow.static_join import StaticJoinable
 from riverlock.flow.windowable import Windowable
 from riverlock.operators.aggregates.whole_table import whole_table
@@ -50,7 +51,7 @@ __all__ = ["Stream"]
 
 
 @told_methods
-class Stream(StaticJoinable, Windowable, WindowOperations, Helpful):
+class Stream(Regional, StaticJoinable, Windowable, WindowOperations, Helpful):
     """Rows on their way from a source to sinks.
 
     Methods that take an expression accept SQL text or a PySpark ``Column``.

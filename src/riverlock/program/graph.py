@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from riverlock.core.ids import MAIN_REGION
 from riverlock.core.user_lines import calling_line
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Read(Written):
     source: Source
     # Rows that the source could not parse, as a stream of their own.
     reads_bad_rows: bool = False
+    # The region that reads it.
+    region: str = MAIN_REGION
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -70,6 +73,8 @@ class EventTime(Written):
     watermark: Any = None
     # The column that tells partitions of the input apart.
     per: str | None = None
+    # The watermark comes with the input, from another region: rows do not move it.
+    is_told: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

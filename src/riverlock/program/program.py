@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.core.ids import check_name
+from riverlock.core.ids import MAIN_REGION, check_name
 from riverlock.program.graph import Keyed, Output, Read, RowWise, Write, inputs_of
 from riverlock.program.meaning import settings_of
 
@@ -43,6 +43,8 @@ class Program:
         retired_columns: Columns that older epochs read and nobody needs, each with the
             uid of its source.
         abandoned: Sinks whose rows of an epoch are given up: uid and epoch.
+        region: Which part of the flow this is (``regions.part_of``).
+        is_part: Whether the flow has other regions.
     """
 
     def __init__(self, name: str, *, key_groups: int, on_error: Sink | None) -> None:
@@ -69,6 +71,8 @@ class Program:
         self.retired: frozenset[str] = frozenset()
         self.retired_columns: frozenset[tuple[str, str]] = frozenset()
         self.abandoned: frozenset[tuple[str, int]] = frozenset()
+        self.region = MAIN_REGION
+        self.is_part = False
         self._uids: dict[str, str] = {}
 
     def add(self, node: Keyed) -> Output:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidConfigError
+from riverlock.core.ids import MAIN_REGION
 from riverlock.core.times import from_micros
 from riverlock.query.changes import ChangeRows
 from riverlock.query.channel_rows import channel_names, open_channel
@@ -13,7 +14,6 @@ from riverlock.query.export import export
 from riverlock.query.snapshot import Snapshot
 from riverlock.query.sql import run_sql, sql_views
 from riverlock.snapshot.address import open_store as open_catalog
-from riverlock.snapshot.catalog import MAIN_REGION
 
 if TYPE_CHECKING:
     import os
@@ -71,7 +71,7 @@ class Store:
         return [
             NamedEpoch(
                 name=named.name,
-                epoch=named.regions[MAIN_REGION],
+                epoch=named.regions.get(MAIN_REGION, min(named.regions.values())),
                 created=from_micros(named.created_us),
                 note=named.note,
             )
@@ -87,7 +87,8 @@ class Store:
         Raises:
             SnapshotNotFoundError: There is no such epoch or name.
         """
-        return Snapshot(self.catalog.storage, self.catalog.resolve(at))
+        first, *others = self.catalog.resolve_all(at)
+        return Snapshot(self.catalog.storage, first, tuple(others))
 
     def state(
         self, operator: str, name: str | None = None, *, at: str | int | None = None

@@ -26,10 +26,12 @@ class Snapshot:
     Attributes:
         storage: The store.
         manifest: The epoch's record.
+        others: Those of other regions, of a flow that has several.
     """
 
     storage: Storage
     manifest: Manifest
+    others: tuple[Manifest, ...] = ()
 
     @property
     def epoch(self) -> int:
@@ -44,8 +46,16 @@ class Snapshot:
     @property
     def operators(self) -> dict[str, tuple[str, ...]]:
         """The operators that have state, and the names of their state variables."""
-        found = self.manifest.operators
-        return {uid: tuple(state.variables) for uid, state in found.items()}
+        return {
+            uid: tuple(state.variables)
+            for manifest in (self.manifest, *self.others)
+            for uid, state in manifest.operators.items()
+        }
+
+    def _with(self, operator: str) -> Manifest:
+        """Return the manifest that has an operator, or else the first."""
+        found = (m for m in self.others if operator in m.operators)
+        return next(found, self.manifest)
 
     def state(self, operator: str, name: str | None = None) -> Relation:
         """Return the state of an operator as a relation; nothing is read yet.
@@ -58,13 +68,13 @@ class Snapshot:
         Raises:
             SnapshotNotFoundError: There is no such operator or state.
         """
-        uri = self.storage.uri
-        state = operator_of(self.manifest, operator, store=uri)
+        uri, manifest = self.storage.uri, self._with(operator)
+        state = operator_of(manifest, operator, store=uri)
         if name is not None:
             checked_state(state, name, uid=operator, store=uri)
         return Relation(
             storage=self.storage,
-            manifest=self.manifest,
+            manifest=manifest,
             operator=operator,
             view=View(state, name),
         )

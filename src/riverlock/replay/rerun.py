@@ -25,8 +25,8 @@ from riverlock.core.errors import (
     InvalidConfigError,
     SourceError,
 )
-from riverlock.driver.runner import readers_of
 from riverlock.driver.starting.adoption import adopted
+from riverlock.driver.starting.source_readers import readers_of
 from riverlock.operators.base import BuiltIn
 from riverlock.replay.comparison import (
     Entries,
@@ -87,6 +87,7 @@ def replay(  # noqa: PLR0913 - keywords, each with a default
     The caller opens and closes the engine.
     """
     catalog = Catalog(open_storage(store))
+    catalog.check_one_region("replay")
     found = catalog.flow()
     if found.name != flow.name:
         raise InvalidConfigError(

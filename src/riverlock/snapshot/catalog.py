@@ -11,6 +11,8 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from riverlock.core import faults
 from riverlock.core.errors import (
     InvalidConfigError,
@@ -19,12 +21,13 @@ from riverlock.core.errors import (
     StorageNotFoundError,
     UnsupportedFormatError,
 )
-from riverlock.core.ids import check_name
+from riverlock.core.ids import MAIN_REGION, check_name
 from riverlock.snapshot.format.closed_numbers import CLOSED, without_closed
 from riverlock.snapshot.format.parents import holds
 from riverlock.snapshot.format.records import (
     FEATURES,
     FORMAT,
+    REGIONS_FEATURE,
     Flow,
     Manifest,
     Named,
@@ -34,6 +37,7 @@ from riverlock.snapshot.format.references import references
 from riverlock.snapshot.format.sealed import seal, unseal
 from riverlock.snapshot.format.store_layout import (
     FLOW,
+    REGIONS,
     SNAPSHOTS,
     RegionPaths,
     numbered,
@@ -48,8 +52,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalog"]
 
-MAIN_REGION = "main"
-
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
@@ -62,6 +64,34 @@ class Catalog:
     def paths(self) -> RegionPaths:
         """The paths of the region."""
         return RegionPaths(self.region)
+
+    def of(self, region: str) -> Catalog:
+        """Return the same store, for another region."""
+        return Catalog(self.storage, region)
+
+    def regions(self) -> list[str]:
+        """Return the regions that have an epoch; lists the store."""
+        found = {
+            entry.path.removeprefix(REGIONS).partition("/")[0]
+            for entry in self.storage.list(REGIONS)
+            if "/epochs/" in entry.path
+        }
+        return sorted(found)
+
+    def check_one_region(self, what: str) -> None:
+        """Refuse what is only there for flows of one region.
+
+        Raises:
+            InvalidConfigError: The flow has several.
+        """
+        if REGIONS_FEATURE not in self.flow().features:
+            return
+        raise InvalidConfigError(
+            what,
+            expected="the store of a flow with one region",
+            found=f"regions {', '.join(self.regions()) or 'without epochs'}",
+            hint="nothing was changed; this is not there yet for several regions",
+        )
 
     def flow(self) -> Flow:
         """Return the flow of the store.
@@ -85,8 +115,21 @@ class Catalog:
             )
         return found
 
-    def open_flow(self, name: str, *, key_groups: int, now_us: int) -> Flow:
+    def open_flow(
+        self,
+        name: str,
+        *,
+        key_groups: int,
+        now_us: int,
+        features: tuple[str, ...] = (),
+    ) -> Flow:
         """Return the store's flow, making the store if it is new.
+
+        Args:
+            name: Of the flow.
+            key_groups: Of the flow.
+            now_us: The present.
+            features: What readers of the store must know from now on.
 
         Raises:
             InvalidConfigError: The store belongs to another flow, or the number of key
@@ -98,6 +141,7 @@ class Catalog:
             id=uuid.uuid4().hex,
             key_groups=key_groups,
             created_us=now_us,
+            features=features,
         )
         if not self.storage.exists(FLOW) and self.storage.put_if_absent(
             FLOW, seal(fresh)
@@ -117,6 +161,10 @@ class Catalog:
                 expected=f"{found.key_groups}, fixed when the store was made",
                 found=str(key_groups),
             )
+        missing = [f for f in features if f not in found.features]
+        if missing:
+            found = msgspec.structs.replace(found, features=(*found.features, *missing))
+            self.storage.put(FLOW, seal(found))
         return found
 
     def listed_epochs(self) -> list[tuple[int, Entry]]:
@@ -212,6 +260,27 @@ class Catalog:
         if not self.hold(snapshot_path(name), named, epoch=epoch):
             raise _taken(name)
         return named
+
+    def pin_all(self, named: Named) -> None:
+        """Name one epoch of each region, and what was in flight between them.
+
+        Raises:
+            InvalidConfigError: The name is taken.
+            SnapshotNotFoundError: An epoch is not retained, or not whole; nothing is
+                left behind.
+        """
+        path = snapshot_path(named.name)
+        if not self.storage.put_if_absent(path, seal(named)):
+            raise _taken(named.name)
+        faults.hit("V5")
+        held = [*named.regions.items()]
+        held += [(s.writer, e) for s in named.in_flight for e in range(s.first, s.end)]
+        try:
+            for region, epoch in held:
+                Catalog(self.storage, region).check_held(path, epoch=epoch)
+        except SnapshotNotFoundError:
+            self.storage.delete(path)
+            raise
 
     def check_name(self, name: str) -> None:
         """Check that a name can be given to an epoch.
@@ -311,9 +380,37 @@ class Catalog:
         if text.isdecimal():
             return self.manifest(int(text))
         for named in self.snapshots():
-            if named.name == text:
+            if named.name == text and self.region in named.regions:
                 return self.manifest(named.regions[self.region])
         raise self._unknown_name(text)
+
+    def resolve_all(self, at: str | int | None) -> tuple[Manifest, ...]:
+        """Return the manifest of each region meant by a name, or None for the newest.
+
+        The newest epochs of several regions are not one cut: a region may have read
+        more or less of another than that one has decided.
+
+        Raises:
+            SnapshotNotFoundError: There is no such epoch or name.
+            InvalidConfigError: A number is not enough: there are several regions.
+        """
+        if REGIONS_FEATURE not in self.flow().features:
+            return (self.resolve(at),)
+        if at is None:
+            found = [self.of(region).newest() for region in self.regions()]
+            return tuple(m for m in found if m is not None) or (self.resolve(None),)
+        if str(at).isdecimal():
+            names = [n.name for n in self.snapshots()]
+            raise InvalidConfigError(
+                f"epoch {at} of {self.storage.uri}",
+                expected=f"the name of a snapshot ({', '.join(names) or 'none yet'})",
+                found="a number, which each region has an epoch of",
+            )
+        for named in self.snapshots():
+            if named.name == str(at):
+                parts = named.regions.items()
+                return tuple(self.of(region).manifest(epoch) for region, epoch in parts)
+        raise self._unknown_name(str(at))
 
     def no_epoch(self, what: str) -> SnapshotNotFoundError:
         """Return the error for an epoch that is not retained."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from riverlock.program.program import Program
     from riverlock.snapshot.format.records import Manifest, Meaning, OperatorState
     from riverlock.storage.base import Storage
+    from riverlock.worker.event_times import DeclaredTimes
     from riverlock.worker.row_functions import RowFunction
     from riverlock.worker.task import LocalProgram, Targets
 
@@ -90,6 +91,8 @@ class WriteStage:
     has_clock: bool = False
     # What the engine needs to read its rows, if later stages do; its own affair.
     stored: Any = None
+    # Whose watermarks its rows move, if a channel gets them.
+    times: DeclaredTimes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.connectors.base.sink import SinkUse, TwoPhaseSink
 from riverlock.connectors.builtin_stagers import TableStager
+from riverlock.connectors.channel.ends import ChannelSink
 from riverlock.core.errors import DefinitionError, InvalidFlowError
 from riverlock.core.hidden_columns import MARK, TIME
 from riverlock.core.types import Schema, schema_of
@@ -44,6 +45,7 @@ from riverlock.program.windows import TIMED, TimeWindows
 from riverlock.stages.compiled import CompiledFlow, KeyedStage, WriteStage
 from riverlock.stages.sharing import Sharing
 from riverlock.state.keys import check_keys
+from riverlock.worker.event_times import DeclaredTimes
 from riverlock.worker.row_functions import row_function
 from riverlock.worker.task import Targets
 
@@ -321,6 +323,21 @@ class _Compiler:
             given=given,
             function=function,
             has_clock=analysis.has_clock(node),
+            times=self._times(node),
+        )
+
+    def _times(self, node: Node) -> DeclaredTimes | None:
+        """Return whose watermarks rows of a node move on their way to a channel."""
+        is_sent = any(
+            w.input is node and isinstance(w.sink, ChannelSink)
+            for w in self._flow.writes
+        )
+        if not is_sent or not self._event_times:
+            return None
+        return DeclaredTimes(
+            names=tuple(self._event_times),
+            column=MARK if self._has_marks else TIME,
+            follows_keyed=not _reads_only_sources(node),
         )
 
     def _sinks(self, node: Node, schema: Schema) -> dict[str, Stager]:

@@ -59,6 +59,7 @@ class StageTasks:
             seed=order.planned.seed,
             targets=stage.targets,
             split=None if stage.function is None else stage.function.split,
+            times=stage.times,
         )
 
     def keyed(self, stage: KeyedStage) -> KeyedTask:

@@ -26,8 +26,9 @@ from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.keywords import told_keywords
 from riverlock.core.types import schema_of
 from riverlock.driver.intake.planner import Planner
+from riverlock.driver.region_run import Run
 from riverlock.driver.run_options import RunOptions
-from riverlock.driver.runner import Run, check
+from riverlock.driver.runner import check
 from riverlock.engines.local.engine import LocalEngine
 from riverlock.flow.inside import program_of
 from riverlock.program.graph import Read
@@ -191,7 +192,7 @@ class LocalRun:
 
     def _plan(self) -> CompiledFlow:
         if self._compiled is None:
-            self._compiled = check(self._tried, _Engine(self, None))
+            (self._compiled,) = check(self._tried, _Engine(self, None))
         return self._compiled
 
     def _drive(

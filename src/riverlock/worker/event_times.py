@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,28 +14,58 @@ from riverlock.core.hidden_columns import PART, SOURCE, TIME
 if TYPE_CHECKING:
     from riverlock.operators.shipped import OperatorProgram
 
-__all__ = ["MAX_PARTITIONS", "greatest_times", "partition_times", "too_many_partitions"]
+__all__ = [
+    "MAX_PARTITIONS",
+    "DeclaredTimes",
+    "greatest_times",
+    "partition_times",
+    "too_many_partitions",
+]
 
 # Every manifest has the time of each partition of an input.
 MAX_PARTITIONS = 1_000
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeclaredTimes:
+    """The event-time declarations of a region, as its tasks know them.
+
+    Attributes:
+        names: All of them, in order.
+        column: The hidden column that moves watermarks.
+        follows_keyed: Whether rows come from operators of the same region.
+    """
+
+    names: tuple[str, ...]
+    column: str
+    follows_keyed: bool = False
+
+    @classmethod
+    def of(cls, program: OperatorProgram) -> DeclaredTimes:
+        """Return those that an operator knows."""
+        return cls(
+            names=program.event_times,
+            column=program.time_column,
+            follows_keyed=program.follows_keyed,
+        )
+
+
 def greatest_times(
-    table: pa.Table | None, program: OperatorProgram
+    table: pa.Table | None, declared: DeclaredTimes
 ) -> dict[str, int | None]:
     """Return the greatest time per declaration that has rows with a time here.
 
     None: rows, but none of them moves the watermark.
     """
-    column = program.time_column
+    column = declared.column
     return {
         name: pc.max(mine[column]).as_py()
-        for name, mine in _by_declaration(table, program)
+        for name, mine in _by_declaration(table, declared)
     }
 
 
 def partition_times(
-    table: pa.Table | None, program: OperatorProgram
+    table: pa.Table | None, declared: DeclaredTimes
 ) -> dict[str, dict[str, int | None]]:
     """Return the same by partition, of the inputs that are declared so.
 
@@ -44,10 +75,10 @@ def partition_times(
     if table is None or PART not in table.column_names:
         return {}
     found = {}
-    for name, mine in _by_declaration(table, program):
+    for name, mine in _by_declaration(table, declared):
         # A partition without any time is left out: it says nothing about time.
         mine = mine.filter(pc.and_(mine[PART].is_valid(), mine[TIME].is_valid()))
-        column = program.time_column
+        column = declared.column
         grouped = mine.group_by(PART, use_threads=False).aggregate([(column, "max")])
         if grouped.num_rows > MAX_PARTITIONS:
             raise too_many_partitions(name, grouped.num_rows)
@@ -69,15 +100,15 @@ def too_many_partitions(declaration: str, number: int) -> InvalidFlowError:
     )
 
 
-def _by_declaration(table: pa.Table | None, program: OperatorProgram) -> Any:
+def _by_declaration(table: pa.Table | None, declared: DeclaredTimes) -> Any:
     """Yield the rows with a time of each declaration that has any."""
-    names = program.event_times
-    if table is None or not names or program.time_column not in table.column_names:
+    names = declared.names
+    if table is None or not names or declared.column not in table.column_names:
         return
     if SOURCE not in table.column_names:
         # Rows of an earlier stage: the times of records were counted when they were
         # read, and a window that emits early has an end that nobody has reached.
-        is_later = len(names) > 1 or program.follows_keyed
+        is_later = len(names) > 1 or declared.follows_keyed
         parts = [] if is_later else [(names[0], table)]
     else:
         parts = [

@@ -43,7 +43,7 @@ from riverlock.state.copy.memories import Memories
 from riverlock.state.copy.private_folders import make_private
 from riverlock.state.copy.working_copy import WorkingCopy
 from riverlock.state.keys import group_range
-from riverlock.worker.event_times import greatest_times, partition_times
+from riverlock.worker.event_times import DeclaredTimes, greatest_times, partition_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -106,6 +106,7 @@ class Place:
             attempt=attempt,
             flow=self.flow,
             token=self.token,
+            region=self.region,
         )
 
 
@@ -166,6 +167,8 @@ class StageTask:
     targets: dict[str, Targets]
     # User code whose results and dead letters are staged, instead of the rows.
     split: Split | None = None
+    # Whose watermarks the rows move; None: nobody asks, as no channel gets them.
+    times: DeclaredTimes | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch], partition: int) -> bytes:
         """Stage all rows."""
@@ -185,6 +188,7 @@ class StageTask:
             if name in self.targets:
                 staging.output(name, pa.concat_tables(tables), self.targets[name])
         dead = sum(table.num_rows for table in found.get(DEAD, ()))
+        main = pa.concat_tables(found[MAIN]) if self.times and MAIN in found else None
         return Vote(
             partition=partition,
             attempt=attempt,
@@ -192,6 +196,8 @@ class StageTask:
             outputs=staging.outputs,
             output_rows=staging.rows,
             staged=staging.staged,
+            max_times=greatest_times(main, self.times) if self.times else {},
+            partition_times=partition_times(main, self.times) if self.times else {},
             metrics={"dead_letters": dead} if dead else {},
         )
 
@@ -223,10 +229,10 @@ class Staging:
             body = encode_table(table, row_group_size=table.num_rows)
             self._point.storage.put(path, body)
             self.staged[name] = (path,)
-        visible = [c for c in table.column_names if c not in HIDDEN]
-        plain = table.select(visible)
         for sink, stager in targets.sinks.items():
-            self.outputs[sink] = tuple(stager.stage(plain, self._point))
+            carried = getattr(stager, "carried", ())
+            shown = [c for c in table.column_names if c not in HIDDEN or c in carried]
+            self.outputs[sink] = tuple(stager.stage(table.select(shown), self._point))
             self.rows[sink] = table.num_rows
             faults.hit("P5")
 
@@ -369,8 +375,8 @@ class _Turn:
             outputs=staging.outputs,
             output_rows=staging.rows,
             staged=staging.staged,
-            max_times=greatest_times(table, self.program),
-            partition_times=partition_times(table, self.program),
+            max_times=greatest_times(table, DeclaredTimes.of(self.program)),
+            partition_times=partition_times(table, DeclaredTimes.of(self.program)),
             rows=0 if table is None else table.num_rows,
             metrics=metrics,
         )

@@ -40,7 +40,7 @@ def test_an_unknown_option_is_told_with_the_nearest_name(
     with pytest.raises(rl.errors.InvalidConfigError) as caught:
         chosen(wrong)  # type: ignore[arg-type]
 
-    assert caught.value.what == f"option {written!r}"
+    assert caught.value.found == f"{written}="
     assert caught.value.hint == f"did you mean {meant}=?"
 
 

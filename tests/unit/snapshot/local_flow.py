@@ -23,8 +23,8 @@ from riverlock.core.clock import ManualClock
 from riverlock.core.types import schema_of
 from riverlock.driver.cleaner import Cleaner
 from riverlock.driver.region_loop import RegionDriver
+from riverlock.driver.region_run import Run
 from riverlock.driver.run_options import RunOptions
-from riverlock.driver.runner import Run
 from riverlock.engines.local.engine import LocalEngine
 from riverlock.flow.inside import program_of
 from riverlock.program.graph import Read

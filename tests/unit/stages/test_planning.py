@@ -33,7 +33,8 @@ def flow_of() -> tuple[rl.Flow, rl.Stream]:
 
 
 def planned(flow: rl.Flow) -> CompiledFlow:
-    return check(program_of(flow), LocalEngine(RunOptions()))
+    (found,) = check(program_of(flow), LocalEngine(RunOptions()))
+    return found
 
 
 def ids(flow: rl.Flow) -> list[str]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Counted",
+    "Following",
     "Parted",
     "Reader",
     "Rechecked",
@@ -142,6 +143,20 @@ class Counted(Protocol):
 
         None: Spark has not counted, or nothing was read.
         """
+        ...
+
+
+@runtime_checkable
+class Following(Protocol):
+    """A reader of what another region writes, which may run beside it."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether what is there now is all that a run with ``available_now`` takes."""
+        ...
+
+    def watermark_us(self, start: Any, end: Any) -> int | None:
+        """Return the watermark that holds while a range is read."""
         ...
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from riverlock.core.ids import MAIN_REGION
+from riverlock.snapshot.format.store_layout import RegionPaths
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -23,6 +26,11 @@ class StagePoint:
     attempt: str  # unique for ever
     flow: str = ""  # the id of the store's flow, as in the Owner of the committer
     token: str = ""  # of the run, as there
+    region: str = MAIN_REGION
+
+    def channel_file(self, channel: str) -> str:
+        """Return where the task puts what it adds to a channel."""
+        return RegionPaths(self.region).channel_file(channel, self.epoch, self.attempt)
 
 
 class Stager(Protocol):

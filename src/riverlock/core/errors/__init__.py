@@ -17,7 +17,8 @@ since errors cross from Spark workers to the driver.
     ├─ StorageError             object store trouble; .retryable
     │   └─ StorageNotFoundError
     ├─ SnapshotError
-    │   ├─ SnapshotNotFoundError ├─ SnapshotCorruptedError └─ UnsupportedFormatError
+    │   ├─ SnapshotNotFoundError ├─ SnapshotAbandonedError
+    │   ├─ SnapshotCorruptedError └─ UnsupportedFormatError
     ├─ CoordinationError
     │   ├─ FencedError          another run owns the flow: stop
     │   ├─ StoreChangedError    the store went back under a live run: stop
@@ -67,6 +68,7 @@ from riverlock.core.errors.state import (
     UndeclaredStateError,
 )
 from riverlock.core.errors.store import (
+    SnapshotAbandonedError,
     SnapshotCorruptedError,
     SnapshotError,
     SnapshotNotFoundError,
@@ -96,6 +98,7 @@ __all__ = [
     "RiverlockError",
     "SinkError",
     "SinkUnavailableError",
+    "SnapshotAbandonedError",
     "SnapshotCorruptedError",
     "SnapshotError",
     "SnapshotNotFoundError",

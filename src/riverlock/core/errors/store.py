@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "SnapshotAbandonedError",
     "SnapshotCorruptedError",
     "SnapshotError",
     "SnapshotNotFoundError",
@@ -91,6 +92,25 @@ class SnapshotNotFoundError(SnapshotError):
         several = "s" if len(known) > 1 else ""
         listed = f"{kind}{several} {', '.join(known)}" if known else f"no {kind}"
         return cls(what, store=store, available=listed)
+
+
+class SnapshotAbandonedError(SnapshotError):
+    """Not all regions of a flow took part in a snapshot in time."""
+
+    code = "SNAPSHOT_ABANDONED"
+    name: str
+    why: str
+
+    def __init__(self, name: str, *, store: str, why: str) -> None:
+        """Name the snapshot and who did not answer."""
+        super().__init__(
+            f"snapshot {name!r} of {store} was abandoned: {why}",
+            hint="the flow goes on; see `riverlock status` for what holds the region"
+            " up, then ask again",
+            name=name,
+            store=store,
+            why=why,
+        )
 
 
 class SnapshotCorruptedError(SnapshotError):

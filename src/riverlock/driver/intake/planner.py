@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from riverlock.connectors.base.source_reader import Following
 from riverlock.coordinator.epoch import PlannedInputs
 from riverlock.coordinator.events import Planned
+from riverlock.coordinator.markers import Markers
 from riverlock.coordinator.watermarks import operator_watermark
 from riverlock.core.errors import SourceError
 from riverlock.core.times import END_US, to_iso
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from riverlock.connectors.base.source_reader import Reader
+    from riverlock.coordinator.plan import ChannelPlan
     from riverlock.core.clock import Clock
     from riverlock.driver.intake.admission import Admission
+    from riverlock.driver.intake.region_cuts import Intake, RegionCuts
     from riverlock.program.graph import EventTime
     from riverlock.snapshot.format.records import Manifest, Watermark
 
@@ -48,6 +52,11 @@ class Planner:
         operators: Event-time declarations that reach each keyed operator.
         sources: The sources whose rows reach each event-time declaration.
         stops_at_end: ``available_now``: take what is there when the run starts.
+        told: The source that tells the watermark of a declaration, by its uid.
+        channels: What other regions read of this one.
+        cuts: What cuts mean for this region; None: it is the only one.
+        passing: The declarations whose rows reach a channel, or come from one, without
+            an operator.
     """
 
     readers: Mapping[str, Reader]
@@ -56,13 +65,27 @@ class Planner:
     operators: Mapping[str, tuple[EventTime, ...]]
     sources: Mapping[str, tuple[str, ...]]
     stops_at_end: bool
+    told: Mapping[str, str] = field(default_factory=dict)
+    channels: Mapping[str, ChannelPlan] = field(default_factory=dict)
+    cuts: RegionCuts | None = None
+    passing: tuple[tuple[EventTime, ...], ...] = ()
+    _intake: Intake | None = None
     _latest: dict[str, Any] = field(default_factory=dict)
+    # The same, as far as cuts let us read.
+    _allowed: dict[str, Any] = field(default_factory=dict)
     _begins: dict[str, Any] = field(default_factory=dict)
     # What the next epoch reads, if that was fixed before its turn came.
     _fixed: dict[str, InputRange] | None = None
     # When the run began to plan: inputs without any rows are idle from then on.
     since_us: int = 0
     lag_rows: dict[str, int | None] = field(default_factory=dict)
+    # Whether regions that we read were over when we last looked for their rows.
+    _is_final: bool = True
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the run is over once there is nothing to do."""
+        return self.stops_at_end and self._is_final
 
     def plan(
         self, parent: Manifest | None, *, is_asked: bool = False
@@ -80,18 +103,29 @@ class Planner:
         self.since_us = self.since_us or started_us
         inputs = self._ranges(parent)
         now_us = _present(parent, started_us)
-        declared = [d for mine in self.operators.values() for d in mine]
+        groups = [*self.operators.values(), *self.passing]
+        declared = [d for mine in groups for d in mine]
         before = {} if parent is None else _seen_by(parent.watermarks, now_us)
         marks = moved_along(
-            self.operators.values(),
+            groups,
             declared_marks(declared, before, now_us=now_us),
             now_us=now_us,
             since_us=self.since_us,
         )
+        marks = self._with_told(marks, inputs)
         self._check_goes_on(inputs, marks)
         marks = at_the_end(marks, self._ended(inputs))
         has_rows = any(r.start != r.end for r in inputs.values())
-        is_due = has_rows or self._is_timer_due(parent, marks, now_us)
+        is_due = (
+            has_rows
+            or self._is_timer_due(parent, marks, now_us)
+            or self._is_end_untold(parent, marks)
+            or (self._intake is not None and self._intake.is_unheard)
+        )
+        markers = Markers()
+        if self._intake is not None:
+            markers = self._intake.markers(self.readers, inputs)
+            is_due |= bool(markers.bears)
         if not is_due and not is_asked:
             return None
         if parent is not None and now_us < parent.now_us:
@@ -108,6 +142,7 @@ class Planner:
             now_us=now_us,
             seed=random.SystemRandom().getrandbits(63),
             started_us=started_us,
+            markers=markers,
         )
 
     def _check_goes_on(
@@ -122,7 +157,8 @@ class Planner:
             if uid not in marks or marks[uid].watermark_us != END_US:
                 continue
             for source in sources:
-                if inputs[source].start != inputs[source].end:
+                span = inputs[source]
+                if span.start != span.end and span.rows != 0:
                     raise SourceError(
                         source,
                         what="it had ended, with the last watermark there is, and now"
@@ -139,6 +175,38 @@ class Planner:
             if reader.has_ended(inputs[uid].start, self._latest[uid])
         }
         return [uid for uid, mine in self.sources.items() if over.issuperset(mine)]
+
+    def _with_told(
+        self, marks: Mapping[str, Watermark], inputs: Mapping[str, InputRange]
+    ) -> dict[str, Watermark]:
+        """Return the watermarks, with those that other regions tell."""
+        found = dict(marks)
+        for uid, source in self.told.items():
+            reader, span = self.readers[source], inputs[source]
+            assert isinstance(reader, Following)
+            told = reader.watermark_us(span.start, span.end)
+            known = [t for t in (found[uid].watermark_us, told) if t is not None]
+            found[uid] = msgspec.structs.replace(
+                found[uid], watermark_us=max(known, default=None)
+            )
+        return found
+
+    def _is_end_untold(
+        self, parent: Manifest | None, marks: Mapping[str, Watermark]
+    ) -> bool:
+        """Tell whether time has ended here, and readers of a channel do not know."""
+        for uid, channel in self.channels.items():
+            known = None if parent is None else parent.outputs.get(uid)
+            if known is not None and known.watermark_us == END_US:
+                continue
+            operators = {
+                each: operator_watermark([d.uid for d in self.operators[each]], marks)
+                for each in channel.operators
+            }
+            times = {name: mark.watermark_us for name, mark in marks.items()}
+            if channel.watermark_us(operators, times) == END_US:
+                return True
+        return False
 
     def _initial(self, uid: str) -> Any:
         """Ask once: a source that counts from now must not begin anew each time."""
@@ -174,9 +242,19 @@ class Planner:
     def _ranges(self, parent: Manifest | None) -> dict[str, InputRange]:
         """Return what was fixed for these starts, or else choose now."""
         starts = {uid: self._start(uid, parent) for uid in self.readers}
+        following = [r for r in self.readers.values() if isinstance(r, Following)]
+        # Asked first: what a region has written before it was over is found below.
+        self._is_final = all(reader.is_final for reader in following)
         for uid, reader in self.readers.items():
-            if not self.stops_at_end or uid not in self._latest:
+            is_open = not self.stops_at_end or reader in following
+            if is_open or uid not in self._latest:
                 self._latest[uid] = reader.latest(starts[uid])
+        allowed = dict(self._latest)
+        if self.cuts is not None:
+            self._intake = self.cuts.look(parent, starts)
+            for uid, reader in self.readers.items():
+                allowed[uid] = self._intake.limit(reader, starts[uid], allowed[uid])
+        self._allowed = allowed
         fixed, self._fixed = self._fixed, None
         if fixed is None or {u: r.start for u, r in fixed.items()} != starts:
             fixed = self._share(starts)
@@ -204,7 +282,7 @@ class Planner:
         return self._initial(uid) if known is None else known.end
 
     def _advance(self, uid: str, start: Any, rows: int) -> Any:
-        return self.readers[uid].advance(start, self._latest[uid], rows)
+        return self.readers[uid].advance(start, self._allowed[uid], rows)
 
     def _range(self, uid: str, start: Any, rows: int) -> InputRange:
         reader = self.readers[uid]
@@ -252,6 +330,7 @@ def planned_event(region: str, turn: int, planned: PlannedInputs) -> Planned:
         now_us=planned.now_us,
         seed=planned.seed,
         started_us=planned.started_us,
+        markers=planned.markers,
     )
 
 

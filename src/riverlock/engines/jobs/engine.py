@@ -14,7 +14,7 @@ from riverlock.engines.jobs.executors import attendance_on, is_local
 from riverlock.engines.jobs.frames.nodes import known_columns
 from riverlock.engines.jobs.readers import reader_of
 from riverlock.sinks import EpochFunction
-from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.format.store_layout import RegionPaths
 from riverlock.spark.session import job_conf, local_session
 from riverlock.spark.virtual_machine import loss
 
@@ -83,7 +83,7 @@ class JobsEngine:
         return reader_of(
             self._spark,
             node,
-            (storage, Catalog(storage).paths),
+            (storage, RegionPaths(node.region)),
             self._options.clock,
             takes_all=self._options.available_now,
         )

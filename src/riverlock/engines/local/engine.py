@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from riverlock.connectors.base.own_source import ReplayableSource
+from riverlock.connectors.channel.ends import ChannelSource
+from riverlock.connectors.channel.reader import ChannelReader
 from riverlock.connectors.generator.source_numbers import NumbersReader, is_numbers
 from riverlock.connectors.own_source.table_reader import TableReader
 from riverlock.connectors.rows.reader import RowsReader
@@ -66,6 +68,8 @@ class LocalEngine:
             InvalidFlowError: It needs Spark.
         """
         source = node.source
+        if isinstance(source, ChannelSource):
+            return ChannelReader(source, node.uid, storage)
         if isinstance(source, Rows):
             return RowsReader(source)
         if isinstance(source, Generator) and is_numbers(source):

@@ -208,7 +208,10 @@ class Tables:
         rows = self.rows(node.input)
         if node.column is None:
             return rows
-        times = _micros(rows, node.column, repr(node.column))
+        if node.is_told:
+            times = rows.table[TIME]
+        else:
+            times = _micros(rows, node.column, repr(node.column))
         declared = self._declared.values()
         found = rows.with_column(TIME, times)
         if any(d.watermark is not None for d in declared):

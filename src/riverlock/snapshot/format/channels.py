@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import StorageNotFoundError
-from riverlock.snapshot.format.records import Record
+from riverlock.snapshot.format.records import CHANNEL, Record
 from riverlock.snapshot.format.sealed import seal, unseal
 from riverlock.snapshot.format.store_layout import channel_path, number_in, numbered
 
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from riverlock.snapshot.format.records import Manifest
     from riverlock.storage.base import Entry, Storage
 
-__all__ = ["Channel", "Segment", "passed_files", "positions"]
+__all__ = [
+    "Channel",
+    "Segment",
+    "channel_positions",
+    "channels_of",
+    "passed_files",
+    "positions",
+]
 
 
 class Segment(Record, frozen=True, kw_only=True):
@@ -92,6 +99,21 @@ def positions(manifest: Manifest) -> Iterator[tuple[str | None, int, int]]:
         if isinstance(span.start, dict) and "segment" in span.start:
             name = span.start.get("channel")
             yield name, span.start["segment"], span.end["segment"]
+
+
+def channels_of(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield each channel that an epoch fills for a region, with that region (§7.2)."""
+    for uid, output in manifest.outputs.items():
+        if output.kind == CHANNEL:
+            yield uid, output.place.removeprefix("region ")
+
+
+def channel_positions(manifest: Manifest) -> Iterator[tuple[str, str, int]]:
+    """Yield each channel of a region that an epoch reads: region, name, from where."""
+    for span in manifest.inputs.values():
+        start = span.start
+        if isinstance(start, dict) and "region" in start and "channel" in start:
+            yield start["region"], start["channel"], start["epoch"]
 
 
 def passed_files(storage: Storage, manifests: Iterable[Manifest]) -> list[Entry]:

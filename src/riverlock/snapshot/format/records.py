@@ -14,9 +14,12 @@ __all__ = [
     "FORMAT",
     "Change",
     "Closed",
+    "CutAbandoned",
+    "CutProposal",
     "Flow",
     "Footer",
     "ForkRecord",
+    "InFlight",
     "InputRange",
     "LeaseRecord",
     "Manifest",
@@ -28,6 +31,7 @@ __all__ = [
     "PartitionTime",
     "Request",
     "Rescale",
+    "Restoring",
     "Run",
     "SinkOutput",
     "Start",
@@ -41,7 +45,11 @@ __all__ = [
 FORMAT = 1
 # Files of a state may be in another store (§6.2).
 PARENTS_FEATURE = "parents"
-FEATURES = frozenset({PARENTS_FEATURE})
+# The flow has several regions, joined by channels (§7.2).
+REGIONS_FEATURE = "regions"
+FEATURES = frozenset({PARENTS_FEATURE, REGIONS_FEATURE})
+# The kind of an output that another region reads.
+CHANNEL = "channel"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -235,6 +243,8 @@ class SinkOutput(Record, frozen=True):
     # The newest epoch before this one that the sink was given at this place; None: it
     # is not known.
     before: int | None = None
+    # Of a channel: no more rows at or before this instant follow (§7.2).
+    watermark_us: int | None = None
 
 
 class Meaning(Record, frozen=True):
@@ -277,7 +287,23 @@ class Manifest(Record, frozen=True):
     watermarks: dict[str, Watermark] = {}
     operators: dict[str, OperatorState] = {}
     outputs: dict[str, SinkOutput] = {}
+    # Cuts whose markers come after the rows of this epoch; cuts that are still being
+    # taken and that this or an earlier epoch bears; the last one that was known (§6.4).
+    markers: tuple[int, ...] = ()
+    borne: tuple[int, ...] = ()
+    heard: int | None = None
     metrics: dict[str, Any] = {}
+
+
+class InFlight(Record, frozen=True):
+    """Epochs of a channel's writer that are in a cut, and not yet read in it (§6.4)."""
+
+    channel: str
+    writer: str
+    reader: str
+    first: int
+    end: int
+    rows: int = 0
 
 
 class Named(Record, frozen=True):
@@ -287,6 +313,41 @@ class Named(Record, frozen=True):
     regions: dict[str, int]
     created_us: int
     note: str = ""
+    # Of a snapshot of several regions: how and as which cut it was taken.
+    protocol: str = ""
+    cut: int | None = None
+    asked_us: int | None = None
+    in_flight: tuple[InFlight, ...] = ()
+
+
+class CutProposal(Record, frozen=True):
+    """``cuts/<n>.json``: somebody asks for a snapshot of all regions (§6.4)."""
+
+    number: int  # from 1
+    name: str
+    protocol: str
+    asked_us: int
+    # How long regions may take to bear the marker.
+    timeout_us: int
+    note: str = ""
+
+
+class CutAbandoned(Record, frozen=True):
+    """``cuts/abandoned/<n>.json``: nobody waits for a cut any more (§6.4)."""
+
+    number: int
+    why: str
+
+
+class Restoring(Record, frozen=True):
+    """``restoring.json``: all regions go back to a snapshot (§6.5)."""
+
+    name: str
+    regions: dict[str, int]
+    # The newest epoch of each region when it was decided.
+    last: dict[str, int]
+    asked_us: int
+    keep_output: bool = False
 
 
 class LeaseRecord(Record, frozen=True):

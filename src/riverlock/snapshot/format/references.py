@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from riverlock.snapshot.format.records import CHANNEL
+
 if TYPE_CHECKING:
     from riverlock.snapshot.format.records import Manifest, StateFile
 
-__all__ = ["references", "source_lists", "state_files"]
+__all__ = ["channel_files", "references", "source_lists", "state_files"]
 
 
 def state_files(manifest: Manifest) -> list[StateFile]:
@@ -22,6 +24,16 @@ def source_lists(manifest: Manifest) -> list[str]:
     return list(dict.fromkeys(path for path in named if isinstance(path, str)))
 
 
+def channel_files(manifest: Manifest) -> list[str]:
+    """Return the files that an epoch has added to channels."""
+    channels = [o for o in manifest.outputs.values() if o.kind == CHANNEL]
+    return [token["path"] for output in channels for token in output.tokens]
+
+
 def references(manifest: Manifest) -> set[str]:
     """Return the paths of everything that a manifest needs."""
-    return {f.path for f in state_files(manifest)} | set(source_lists(manifest))
+    return {
+        *(f.path for f in state_files(manifest)),
+        *source_lists(manifest),
+        *channel_files(manifest),
+    }

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 __all__ = [
     "FLOW",
     "RegionPaths",
+    "abandoned_path",
     "channel_path",
+    "cut_path",
+    "drained_path",
     "epoch_of",
     "fork_path",
     "lease_path",
@@ -34,6 +37,10 @@ PARENTS = "parents/"
 # What is being forked into a store that has no flow yet.
 FORKING = "fork.json"
 CHANNELS = "channels/"
+CUTS = "cuts/"
+# What says that all regions go back to a snapshot.
+RESTORING = "restoring.json"
+REGIONS = "regions/"
 SINKS = "sinks/"
 
 # The name that a number has: with another one, a file is none of ours.
@@ -112,6 +119,15 @@ class RegionPaths:
         """The folder of what says which merged files wait for an epoch."""
         return f"{self.root}merged/"
 
+    @property
+    def channels(self) -> str:
+        """The folder of the rows that other regions read."""
+        return f"{self.root}channels/"
+
+    def channel_file(self, channel: str, epoch: int, attempt: str) -> str:
+        """A file of a channel: the attempt makes the name unique for ever."""
+        return f"{self.channels}{channel}/{epoch:012d}-{attempt}.parquet"
+
     def request(self, number: int) -> str:
         """One request."""
         return f"{self.requests}{number:012d}.json"
@@ -160,6 +176,21 @@ def numbered(entries: Iterable[Entry]) -> list[tuple[int, Entry]]:
 def snapshot_path(name: str) -> str:
     """The record of a named snapshot."""
     return f"{SNAPSHOTS}{name}.json"
+
+
+def cut_path(number: int) -> str:
+    """The record of a cut that was asked for."""
+    return f"{CUTS}{number:012d}.json"
+
+
+def drained_path(number: int) -> str:
+    """What says that all channels were empty for a cut."""
+    return f"{CUTS}drained/{number:012d}.json"
+
+
+def abandoned_path(number: int) -> str:
+    """What says that a cut was given up."""
+    return f"{CUTS}abandoned/{number:012d}.json"
 
 
 def sink_path(uid: str) -> str:

@@ -59,7 +59,13 @@ class Look:
     @property
     def pinned(self) -> set[int]:
         """The epochs that something keeps."""
-        return {pin.epoch for pin in self.pins}
+        return set().union(*(self.kept_by(pin) for pin in self.pins))
+
+    def kept_by(self, pin: Pin) -> set[int]:
+        """Return the epochs that a pin keeps."""
+        if not pin.is_onward:
+            return {pin.epoch}
+        return {epoch for epoch in self.written if epoch >= pin.epoch}
 
     def younger_than(self, grace: timedelta) -> set[int]:
         """Return the epochs that were decided less long ago."""

@@ -1,12 +1,13 @@
-"""What keeps epochs from retention: names, leases of readers, and forks."""
+"""What keeps epochs from retention: names, leases, forks, other regions."""
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from riverlock.core.errors import StorageNotFoundError
+from riverlock.core.errors import SnapshotNotFoundError, StorageNotFoundError
+from riverlock.snapshot.format.channels import channel_positions, channels_of
 from riverlock.snapshot.format.records import ForkRecord, LeaseRecord
 from riverlock.snapshot.format.sealed import unseal
 from riverlock.snapshot.format.store_layout import FORKS, LEASES, records
@@ -24,8 +25,10 @@ class Pin:
     """One reason why an epoch is kept."""
 
     epoch: int
-    kind: str  # name, lease, fork
+    kind: str  # name, lease, fork, channel
     name: str
+    # Whether all epochs from this one on are kept.
+    is_onward: bool = False
 
     def __str__(self) -> str:
         """Return it as people read it."""
@@ -58,6 +61,13 @@ def pins(catalog: Catalog, *, now_us: int) -> list[Pin]:
         if catalog.region in named.regions
     ]
     found += [
+        Pin(epoch=epoch, kind="name", name=named.name)
+        for named in catalog.snapshots()
+        for span in named.in_flight
+        if span.writer == catalog.region
+        for epoch in range(span.first, span.end)
+    ]
+    found += [
         Pin(epoch=lease.regions[catalog.region], kind="lease", name=lease.id)
         for lease in _held(catalog, now_us)
         if catalog.region in lease.regions
@@ -67,7 +77,38 @@ def pins(catalog: Catalog, *, now_us: int) -> list[Pin]:
         for fork in forks(catalog)
         if fork.region == catalog.region
     ]
+    return found + _readers(catalog)
+
+
+def _readers(catalog: Catalog) -> list[Pin]:
+    """Return what keeps the rows that other regions may still read.
+
+    A region that has no epoch yet reads all of a channel. One that has may go back to
+    the oldest that it retains.
+    """
+    newest = catalog.newest()
+    channels = {} if newest is None else dict(channels_of(newest))
+    found = []
+    for channel, region in channels.items():
+        reader = replace(catalog, region=region)
+        positions = [
+            position
+            for epoch in reader.epochs()
+            for position in _positions(reader, epoch, catalog.region, channel)
+        ]
+        first = min(positions, default=0)
+        found.append(Pin(epoch=first, kind="channel", name=region, is_onward=True))
     return found
+
+
+def _positions(reader: Catalog, epoch: int, writer: str, channel: str) -> Iterator[int]:
+    """Yield where an epoch began to read a channel."""
+    with contextlib.suppress(SnapshotNotFoundError):
+        yield from (
+            start
+            for region, name, start in channel_positions(reader.manifest(epoch))
+            if (region, name) == (writer, channel)
+        )
 
 
 def _held(catalog: Catalog, now_us: int) -> list[LeaseRecord]:

@@ -91,6 +91,11 @@ def _leftovers(found: Look, keep: Retention) -> Iterator[str]:
         limit = undecided if number is None or number > newest else allowed
         if number is not None and entry.mtime < limit:
             yield entry.path
+    for entry in storage.list(paths.channels):
+        number = number_in(entry.path.rpartition("/")[2])
+        limit = undecided if number is None or number > newest else allowed
+        if number is not None and entry.mtime < limit:
+            yield entry.path
     # A plan writes its list before its epoch is decided, and lists name no epoch.
     yield from (e.path for e in storage.list(paths.sources) if e.mtime < undecided)
     # Staged outputs are needed until every sink has the epoch: the newest is safe.

@@ -134,7 +134,8 @@ def _reasons(found: Look, limits: Limits) -> dict[int, tuple[str, ...]]:
     because: tuple[str, ...] = ("decided within the grace period",)
     why = dict.fromkeys(young, because)
     for pin in found.pins:
-        why[pin.epoch] = (*why.get(pin.epoch, ()), str(pin))
+        for epoch in found.kept_by(pin):
+            why[epoch] = (*why.get(epoch, ()), str(pin))
     if found.newest is not None:
         why[found.newest] = ("the newest",)
     return why

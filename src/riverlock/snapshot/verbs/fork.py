@@ -99,6 +99,7 @@ def plan_fork(
         region=catalog.region,
         epoch=target.epoch,
     )
+    catalog.check_one_region("fork")
     _begun(new, origin, copy=copy)
     files = state_files(target)
     return Fork(

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import RiverlockError, SnapshotError, StorageNotFoundError
 from riverlock.snapshot.format.channels import Segment
 from riverlock.snapshot.format.records import (
+    CHANNEL,
+    CutAbandoned,
+    CutProposal,
     Expiring,
     ForkRecord,
     LeaseRecord,
@@ -20,6 +23,7 @@ from riverlock.snapshot.format.records import (
     Named,
     Origin,
     Request,
+    Restoring,
     Run,
     SinkPlace,
     Start,
@@ -27,7 +31,7 @@ from riverlock.snapshot.format.records import (
 from riverlock.snapshot.format.references import source_lists, state_files
 from riverlock.snapshot.format.run_status import Status
 from riverlock.snapshot.format.sealed import checksum, read_hint, unseal
-from riverlock.snapshot.format.store_layout import FORKING, SINKS, epoch_of
+from riverlock.snapshot.format.store_layout import FORKING, RESTORING, SINKS, epoch_of
 from riverlock.snapshot.owner import Beat
 from riverlock.snapshot.verbs.verify import EpochReport, verify
 
@@ -47,6 +51,9 @@ _SEALED: dict[str, Any] = {
     rf"{_REGION}merged/[^/]+\.json": Merged,
     r"snapshots/[^/]+\.json": Named,
     r"leases/[^/]+\.json": LeaseRecord,
+    r"cuts/\d+\.json": CutProposal,
+    r"cuts/abandoned/\d+\.json": CutAbandoned,
+    re.escape(RESTORING): Restoring,
     r"forks/[^/]+\.json": ForkRecord,
     r"parents/[^/]+\.json": Origin,
     re.escape(FORKING): ForkRecord,
@@ -62,7 +69,8 @@ _HINTS: dict[str, Any] = {
 _OTHERS = (
     r"flow\.json",
     rf"{_REGION}epochs/\d+\.json",
-    rf"{_REGION}(state|staged|sources)/.+",
+    rf"{_REGION}(state|staged|sources|channels)/.+",
+    r"cuts/drained/\d+\.json",
     # Requests of earlier versions, which nobody reads any more.
     rf"{_REGION}(stops/.+|request\.json)",
     r"channels/[^/]+/(data|landing)/.+",
@@ -122,15 +130,18 @@ def inspect(catalog: Catalog) -> Inspection:
     Raises:
         SnapshotError: ``flow.json`` is missing, damaged or of a newer version.
     """
-    reports = tuple(verify(catalog))
-    found = _Findings(catalog)
-    for report in reports:
-        found.take_epoch(report)
+    found, reports = _Findings(catalog), []
+    for region in catalog.regions() or [catalog.region]:
+        part = catalog.of(region)
+        mine = list(verify(part))
+        for report in mine:
+            found.take_epoch(part, report)
+        found.check_names(part, {r.epoch for r in mine})
+        reports += mine
     for entry in catalog.storage.list():
         found.take_file(entry.path)
-    found.check_names({r.epoch for r in reports})
     return Inspection(
-        epochs=reports,
+        epochs=tuple(reports),
         damages=tuple(found.damages[p] for p in sorted(found.damages)),
         foreign=tuple(found.foreign),
         leftovers=tuple(found.leftovers),
@@ -153,11 +164,11 @@ class _Findings:
             affects = before.affects
         self.damages[path] = Damage(path=path, problem=problem, affects=affects)
 
-    def take_epoch(self, report: EpochReport) -> None:
+    def take_epoch(self, catalog: Catalog, report: EpochReport) -> None:
         """Note the files of an epoch, and what their damage affects."""
-        path, epoch = self.catalog.paths.manifest(report.epoch), report.epoch
+        path, epoch = catalog.paths.manifest(report.epoch), report.epoch
         try:
-            manifest = self.catalog.manifest(epoch)
+            manifest = catalog.manifest(epoch)
         except RiverlockError as error:
             self._damage(path, str(error), f"epoch {epoch}")
             return
@@ -165,7 +176,7 @@ class _Findings:
             self._damage(path, report.problems[0], f"epoch {epoch}")
             return
         self._take_references(manifest, report)
-        self._take_outputs(manifest)
+        self._take_outputs(manifest, is_newest=epoch == catalog.epochs()[-1])
 
     def _take_references(self, manifest: Manifest, report: EpochReport) -> None:
         epoch = report.epoch
@@ -187,18 +198,24 @@ class _Findings:
             if path in broken:
                 self._damage(path, broken[path], f"inputs of epoch {epoch}")
 
-    def _take_outputs(self, manifest: Manifest) -> None:
-        """Check staged outputs; those of the newest epoch must be there."""
-        is_newest = manifest.epoch == self.catalog.epochs()[-1]
+    def _take_outputs(self, manifest: Manifest, *, is_newest: bool) -> None:
+        """Check staged outputs; those of the newest epoch must be there.
+
+        So must all that other regions may read.
+        """
         for uid, output in manifest.outputs.items():
             for token in output.tokens:
                 path = token.get("path") if isinstance(token, dict) else None
                 if not isinstance(path, str) or "checksum" not in token:
                     continue
                 self._reached.add(path)
+                is_channel = output.kind == CHANNEL
                 affects = f"output of epoch {manifest.epoch} for sink {uid}, unless it"
                 affects += " is committed"
-                self._check_content(path, token["checksum"], affects, must=is_newest)
+                if is_channel:
+                    affects = f"rows of channel {uid}, unless they were read"
+                must = is_newest or is_channel
+                self._check_content(path, token["checksum"], affects, must=must)
 
     def _check_content(
         self, path: str, expected: str, affects: str, *, must: bool
@@ -225,7 +242,7 @@ class _Findings:
                 return
         if not any(re.fullmatch(pattern, path) for pattern in _OTHERS):
             self.foreign.append(path)
-        elif path.startswith(self.catalog.paths.sources):
+        elif re.match(rf"{_REGION}sources/", path):
             self._check_list(path)
         elif _is_referable(path) and path not in self._reached:
             self.leftovers.append(path)
@@ -258,22 +275,20 @@ class _Findings:
                 affects = f"segment {record.number} of its channel"
                 self._check_content(file["path"], file["checksum"], affects, must=True)
 
-    def check_names(self, epochs: set[int]) -> None:
+    def check_names(self, catalog: Catalog, epochs: set[int]) -> None:
         """Check that what has a name exists."""
         for entry in self.catalog.storage.list("snapshots/"):
             if entry.path in self.damages:
                 continue
             data = self.catalog.storage.get(entry.path)
-            epoch = unseal(data, Named, path=entry.path).regions.get(
-                self.catalog.region
-            )
+            epoch = unseal(data, Named, path=entry.path).regions.get(catalog.region)
             if epoch is not None and epoch not in epochs:
                 problem = f"{entry.path} names epoch {epoch}, which does not exist"
                 self._damage(entry.path, problem, "the name")
 
 
 def _is_referable(path: str) -> bool:
-    return re.fullmatch(rf"{_REGION}(state|staged)/.+", path) is not None
+    return re.fullmatch(rf"{_REGION}(state|staged|channels)/.+", path) is not None
 
 
 def _paths(manifest: Manifest) -> list[str]:

@@ -22,7 +22,7 @@ from riverlock.core.errors import (
     StorageNotFoundError,
 )
 from riverlock.snapshot.claims import claim, describe, release
-from riverlock.snapshot.format.records import InputRange, SinkOutput
+from riverlock.snapshot.format.records import CHANNEL, InputRange, SinkOutput
 from riverlock.snapshot.format.run_status import Status
 from riverlock.snapshot.format.sealed import read_hint
 from riverlock.snapshot.retention.lease import leased
@@ -73,6 +73,8 @@ class SinkRestore:
                 f"{rows} withdrawn: folders are moved to"
                 f" _riverlock/withdrawn of the output directory; {again}"
             )
+        if self.kind == CHANNEL:
+            return "the region that reads it goes on from the snapshot"
         if self.kind == "files":
             rows = "1 row stays" if is_one else f"{self.rows} rows stay"
             return f"{rows} in sight; {again}"
@@ -289,6 +291,9 @@ def _manifest(plan: Restore, run: Run, *, now_us: int, why: str) -> Manifest:
             for uid, r in target.inputs.items()
         },
         outputs={s.uid: _output(s, plan) for s in plan.sinks},
+        # Markers stay with the rows that they come after.
+        markers=(),
+        borne=(),
         metrics={
             "restored": {
                 "why": why,
@@ -307,6 +312,7 @@ def _output(sink: SinkRestore, plan: Restore) -> SinkOutput:
         tokens=_tokens(sink, plan),
         place="" if known is None else known.place,
         before=given(plan.target, sink.uid),
+        watermark_us=None if known is None else known.watermark_us,
     )
 
 

@@ -10,6 +10,7 @@ from riverlock.core.errors import (
     SnapshotCorruptedError,
     StorageNotFoundError,
 )
+from riverlock.core.ids import MAIN_REGION
 from riverlock.snapshot.format.references import source_lists, state_files
 from riverlock.snapshot.format.sealed import checksum
 from riverlock.snapshot.format.state_files import read_file
@@ -31,6 +32,7 @@ class EpochReport:
     files: int
     bytes: int
     problems: tuple[str, ...]
+    region: str = MAIN_REGION
 
     @property
     def is_whole(self) -> bool:
@@ -49,14 +51,14 @@ def verify(catalog: Catalog) -> Iterator[EpochReport]:
         try:
             manifest = catalog.manifest(epoch)
         except RiverlockError as error:
-            yield EpochReport(epoch=epoch, files=0, bytes=0, problems=(str(error),))
+            yield _report(catalog, epoch, (str(error),))
             continue
         if (manifest.epoch, manifest.flow) != (epoch, flow.id):
             problem = (
                 f"{catalog.paths.manifest(epoch)} is epoch {manifest.epoch} of flow"
                 f" {manifest.flow}: expected epoch {epoch} of {flow.id}"
             )
-            yield EpochReport(epoch=epoch, files=0, bytes=0, problems=(problem,))
+            yield _report(catalog, epoch, (problem,))
             continue
         files, lists = state_files(manifest), source_lists(manifest)
         for file in files:
@@ -68,7 +70,20 @@ def verify(catalog: Catalog) -> Iterator[EpochReport]:
         paths = [*(f.path for f in files), *lists]
         problems = tuple(p for path in paths if (p := seen[path]) is not None)
         size = sum(f.bytes for f in files)
-        yield EpochReport(epoch=epoch, files=len(files), bytes=size, problems=problems)
+        yield EpochReport(
+            epoch=epoch,
+            files=len(files),
+            bytes=size,
+            problems=problems,
+            region=catalog.region,
+        )
+
+
+def _report(catalog: Catalog, epoch: int, problems: tuple[str, ...]) -> EpochReport:
+    """Return what is wrong with a manifest, whose files are not known then."""
+    return EpochReport(
+        epoch=epoch, files=0, bytes=0, problems=problems, region=catalog.region
+    )
 
 
 def _problem(catalog: Catalog, file: StateFile) -> str | None:

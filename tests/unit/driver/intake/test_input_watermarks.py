@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +21,11 @@ from riverlock.snapshot.format.records import PartitionTime, Watermark
 from riverlock.sources import files
 from riverlock.testing import run_local
 from riverlock.testing.local import LocalRun
-from riverlock.worker.event_times import MAX_PARTITIONS, partition_times
+from riverlock.worker.event_times import (
+    MAX_PARTITIONS,
+    DeclaredTimes,
+    partition_times,
+)
 
 T = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = "k string, shard string, at timestamp, done timestamp"
@@ -64,11 +67,8 @@ def test_a_partition_without_times_does_not_hold_time_back() -> None:
     # Broken rows have neither a time nor a partition; those of "b" have no mark.
     times, marks = ([5, None, 6], [5, None, None])
     columns = {TIME: times, MARK: marks, PART: ["a", "", "b"]}
-    program: Any = SimpleNamespace(
-        event_times=("t",), time_column=MARK, follows_keyed=False
-    )
 
-    found = partition_times(pa.table(columns), program)
+    found = partition_times(pa.table(columns), DeclaredTimes(names=("t",), column=MARK))
 
     assert found == {"t": {"a": 5, "b": None}}
 

@@ -20,7 +20,7 @@ from riverlock.core.errors import (
     SourceError,
     SourceUnavailableError,
 )
-from riverlock.driver import runner
+from riverlock.driver import region_run, runner
 from riverlock.driver.run_options import RunOptions
 from riverlock.driver.starting.source_wait import SourceWait
 from riverlock.flow.inside import program_of
@@ -152,8 +152,8 @@ def test_a_flow_that_is_stopped_while_it_waits_ends_without_a_run(
     def away(*_: Any) -> Any:
         raise AWAY
 
-    monkeypatch.setattr(runner, "readers_of", lambda *_: {})
-    monkeypatch.setattr(runner, "compiled_on", away)
+    monkeypatch.setattr(region_run, "readers_of", lambda *_: {})
+    monkeypatch.setattr(region_run, "compiled_on", away)
     catalog, options = Catalog(LocalStorage(tmp_path)), RunOptions()
     engine: Any = MagicMock(opens_slowly=False, **{"lost.return_value": None})
 
@@ -179,8 +179,8 @@ def waiting(
     def away(*_: Any) -> Any:
         raise errors[0] if len(errors) == 1 else errors.pop(0)
 
-    monkeypatch.setattr(runner, "readers_of", lambda *_: {})
-    monkeypatch.setattr(runner, "compiled_on", away)
+    monkeypatch.setattr(region_run, "readers_of", lambda *_: {})
+    monkeypatch.setattr(region_run, "compiled_on", away)
     engine: Any = MagicMock(opens_slowly=False, **{"lost.return_value": None})
     options = RunOptions(restart=ExponentialDelay(initial_us=1, max_us=1, attempts=9))
     flow = program_of(rl.Flow("shop"))
@@ -196,7 +196,7 @@ def test_a_handle_is_there_while_a_start_waits(
     found = handle.status()
     assert (found.state, found.run, found.epoch) == ("starting", None, None)
     assert "Kafka at host:9092 does not answer" in found.error
-    with pytest.raises(InvalidConfigError, match="has not begun"):
+    with pytest.raises(InvalidConfigError, match="to have begun"):
         handle.rescale(2)
     with pytest.raises(InvalidConfigError, match="has not begun"):
         handle.set("op", limit=3)

@@ -11,8 +11,8 @@ from tests.property.test_parameters import Scaled, ask
 from tests.unit.snapshot.small_flow import SmallFlow
 
 import riverlock as rl
+from riverlock.driver.region_run import Run
 from riverlock.driver.run_options import RunOptions
-from riverlock.driver.runner import Run
 from riverlock.flow.inside import program_of
 from riverlock.snapshot.format.records import Change, Request, Rescale, Stop
 from riverlock.snapshot.format.requests import add_request, requests_after, taken_at

@@ -290,8 +290,11 @@ class Frames:
         frame = self.frame(node.input)
         if node.column is None:
             return frame
-        kind = frame.schema[node.column].dataType
-        time = _micros(F.col(f"`{node.column}`"), kind, repr(node.column))
+        if node.is_told:
+            time = F.col(TIME)
+        else:
+            kind = frame.schema[node.column].dataType
+            time = _micros(F.col(f"`{node.column}`"), kind, repr(node.column))
         declared = self._event_times
         found = {TIME: time}
         if any(d.watermark is not None for d in declared.values()):

@@ -259,7 +259,7 @@ def test_late_records_have_what_the_query_reads(
         window(at, '1 hour') AS w FROM events GROUP BY user, window(at, '1 hour'))""")
     rows.late.write(rl.sinks.memory(), uid="late")
 
-    compiled = check(program_of(flow), spark=spark)
+    (compiled,) = check(program_of(flow), spark=spark)
 
     (stage,) = [s for s in compiled.stages if isinstance(s, WriteStage)]
     assert stage.schema.ddl == "user string, arg_1 double, at timestamp"
@@ -288,7 +288,7 @@ def test_columns_are_named_as_spark_does(flow: rl.Flow, spark: SparkSession) -> 
         FROM events e GROUP BY user, session_window(at, '1 minute')"""
     flow.sql(query).write(rl.sinks.memory())
 
-    compiled = check(program_of(flow), spark=spark)
+    (compiled,) = check(program_of(flow), spark=spark)
 
     table = spark.createDataFrame([], SCHEMA)
     expected = spark.sql(query.replace("events", "{events}"), events=table).columns

@@ -1,0 +1,1 @@
+"""Rows on their way from one region to another, as the writer's manifests list them."""

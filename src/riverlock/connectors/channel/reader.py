@@ -1,0 +1,204 @@
+"""Reads a channel: an offset is a position among the writer's epochs."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from riverlock.connectors.channel.written import Step, Written
+from riverlock.core.errors import SourceError
+from riverlock.core.hidden_columns import TIME
+from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.format.sealed import checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from riverlock.connectors.channel.ends import ChannelSource
+    from riverlock.core.types import Schema
+    from riverlock.storage.base import Storage
+
+__all__ = ["ChannelReader", "file_rows"]
+
+# Files per epoch: each is a task at most, and an entry of a plan.
+_MAX_FILES = 1_024
+
+
+class ChannelReader:
+    """Follows the writer, epoch by epoch."""
+
+    gives_positions = True
+    can_read_ahead = True
+    is_repeatable = True
+
+    def __init__(self, source: ChannelSource, uid: str, storage: Storage) -> None:
+        """Read nothing yet; the columns come with ``take_columns``."""
+        self._source, self._uid, self._storage = source, uid, storage
+        catalog = Catalog(storage, source.writer)
+        self._written = Written(catalog, source.name, uid)
+        self._schema: Schema | None = source.schema
+        self._is_over: Callable[[], bool] = lambda: True
+
+    @property
+    def channel(self) -> str:
+        """The name of the channel."""
+        return self._source.name
+
+    @property
+    def writer(self) -> str:
+        """The region that fills it."""
+        return self._source.writer
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that users see."""
+        assert self._schema is not None, "the writer was not analysed before"
+        return self._schema
+
+    def take_columns(self, schema: Schema) -> None:
+        """Take the columns that the writer was found to give."""
+        self._schema = schema
+
+    def follow(self, is_over: Callable[[], bool]) -> None:
+        """Take more for possible until the writer, which runs beside us, is over."""
+        self._is_over = is_over
+
+    @property
+    def is_final(self) -> bool:
+        """Whether what is there is all that this run is to take."""
+        return self._is_over()
+
+    def initial(self) -> Any:
+        """Begin with the writer's first epoch."""
+        return self._at(0)
+
+    def latest(self, start: Any) -> Any:
+        """Return the position after the last epoch that says anything new.
+
+        Epochs without rows do not count, unless time has moved on or a marker follows
+        them: two regions that read each other would otherwise never rest.
+        """
+        position = self.position(start)
+        self._written.look(position)
+        steps = self._written.between(position, self._written.end)
+        known, last = self._written.watermark_us(position), position
+        for step in steps:
+            if step.rows or step.markers or step.watermark_us != known:
+                known, last = step.watermark_us, step.epoch + 1
+        return self._at(last)
+
+    def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
+        """Take epochs until they hold ``max_rows``; at least one."""
+        first, rows, files = self.position(start), 0, 0
+        end = first
+        for step in self._written.between(first, self.position(latest)):
+            files += len(step.files)
+            if rows and (rows + step.rows > max_rows or files > _MAX_FILES):
+                break
+            rows += step.rows
+            end = step.epoch + 1
+        return self._at(end)
+
+    @property
+    def end(self) -> int:
+        """The first epoch of the writer that was not decided when we last looked."""
+        return self._written.end
+
+    @property
+    def markers(self) -> Mapping[int, int]:
+        """The epoch of the writer that bears the marker of each cut in sight."""
+        return self._written.markers
+
+    def until(self, latest: Any, end: int) -> Any:
+        """Return an offset, at most at that epoch of the writer."""
+        return self._at(min(self.position(latest), end))
+
+    def has_ended(self, start: Any, latest: Any) -> bool:
+        """Never by itself: the writer tells the end of time with its watermark."""
+        return False
+
+    def rows_between(self, start: Any, end: Any) -> int:
+        """Return the rows of the epochs between."""
+        return sum(step.rows for step in self._steps(start, end))
+
+    def watermark_us(self, start: Any, end: Any) -> int | None:
+        """Return the watermark that holds while a range is read.
+
+        It is the one before the rows of the range; if there are none, the newest.
+        """
+        at = start if self.rows_between(start, end) else end
+        return self._written.watermark_us(self.position(at))
+
+    def read(self, start: Any, end: Any) -> Any:
+        """Return the rows as a table."""
+        return self.table(start, end)
+
+    def table(self, start: Any, end: Any) -> pa.Table:
+        """Return the rows of a range, in their order."""
+        columns = self._arrow()
+        tables = [
+            file_rows(self._storage, token, self._uid, columns)
+            for token in self.files(start, end)
+        ]
+        return pa.concat_tables([columns.empty_table(), *tables])
+
+    def files(self, start: Any, end: Any) -> list[Mapping[str, Any]]:
+        """Return the files of a range, in their order."""
+        return [token for step in self._steps(start, end) for token in step.files]
+
+    def _arrow(self) -> pa.Schema:
+        fields = list(self.schema.to_arrow())
+        if self._source.has_time:
+            fields.append(pa.field(TIME, pa.int64()))
+        return pa.schema(fields)
+
+    def _steps(self, start: Any, end: Any) -> list[Step]:
+        return self._written.between(self.position(start), self.position(end))
+
+    def _at(self, epoch: int) -> dict[str, Any]:
+        return {"region": self.writer, "channel": self.channel, "epoch": epoch}
+
+    def position(self, offset: Any) -> int:
+        """Return the first epoch of the writer that is not read at an offset.
+
+        Raises:
+            SourceError: The offset belongs to another channel.
+        """
+        if offset["channel"] != self.channel or offset["region"] != self.writer:
+            raise SourceError(
+                self._uid,
+                what=f"it was read up to an epoch of channel {offset['channel']!r} of"
+                f" region {offset['region']!r}, and reads {self._source.place} now",
+                hint="give region() its uid back, or restore all regions",
+            )
+        position: int = offset["epoch"]
+        return position
+
+    def observed(self, rows: int) -> dict[str, float]:
+        """Nothing to learn."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def file_rows(
+    storage: Storage, token: Mapping[str, Any], uid: str, columns: pa.Schema
+) -> pa.Table:
+    """Return the rows of a file of a channel.
+
+    Raises:
+        SourceError: The file is not what the manifest says.
+    """
+    data = storage.get(token["path"])
+    if checksum(data) != token["checksum"]:
+        raise SourceError(
+            uid,
+            what=f"{token['path']} is damaged: its checksum is not the manifest's",
+            hint="nothing was changed; put the file back from a backup",
+        )
+    found = pq.read_table(io.BytesIO(data), use_threads=False)
+    return pa.table([found[f.name].cast(f.type) for f in columns], schema=columns)

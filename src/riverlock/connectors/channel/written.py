@@ -1,0 +1,180 @@
+"""What the writer of a channel has decided, as a reader sees it.
+
+A position is the first epoch of the writer that is not read yet. Manifests are
+immutable, so each is read once; a new one is found by asking for the next number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from riverlock.core.errors import SourceError, StorageNotFoundError
+from riverlock.snapshot.format.closed_numbers import CLOSED
+from riverlock.snapshot.format.records import Manifest
+from riverlock.snapshot.format.sealed import unseal
+from riverlock.snapshot.timeline import Span, spans
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.catalog import Catalog
+
+__all__ = ["Step", "Written"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one epoch of the writer adds to a channel."""
+
+    epoch: int
+    files: tuple[dict[str, Any], ...] = ()
+    rows: int = 0
+    watermark_us: int | None = None
+    # Cuts whose markers come after its rows.
+    markers: tuple[int, ...] = ()
+    timeline: tuple[Span, ...] = ()
+
+
+@dataclass
+class Written:
+    """The steps of a channel.
+
+    Attributes:
+        catalog: The writer's region.
+        channel: The name of the channel: the uid of the writer's output.
+        reader: Who reads, for errors.
+    """
+
+    catalog: Catalog
+    channel: str
+    reader: str
+    # None: the number is taken, and no epoch has it.
+    _steps: dict[int, Step | None] = field(default_factory=dict)
+    # The first number that was not decided when we last looked.
+    _next: int | None = None
+    _newest: Step | None = None
+
+    def look(self, position: int) -> None:
+        """Read what was decided since; forget what is before the position.
+
+        Raises:
+            SourceError: Rows that were not read yet are gone, or rows that were read
+                have been undone.
+        """
+        if self._next is None:
+            self._next = position
+            # It may be deleted, since it was read; its marker is where we are.
+            if self._is_there(position - 1):
+                self._newest = self._steps[position - 1]
+        # Asked for by number: a listing may miss what is decided meanwhile.
+        while self._is_there(self._next):
+            self._newest = self._steps[self._next] or self._newest
+            self._next += 1
+        self._check_no_gap(self._next)
+        for epoch in [e for e in self._steps if e < position - 1]:
+            del self._steps[epoch]
+        self._check_not_undone(position)
+
+    @property
+    def end(self) -> int:
+        """The first epoch that was not decided when we last looked."""
+        return self._next or 0
+
+    @property
+    def markers(self) -> dict[int, int]:
+        """The epoch that bears the marker of each cut, of those in sight."""
+        return {
+            cut: step.epoch
+            for step in self._steps.values()
+            if step is not None and self._counts(step)
+            for cut in step.markers
+        }
+
+    def between(self, start: int, end: int) -> list[Step]:
+        """Return the steps of a range, without those that a restore has undone.
+
+        Raises:
+            SourceError: One is gone.
+        """
+        found = []
+        for epoch in range(start, end):
+            if not self._is_there(epoch):
+                raise self._gone(epoch)
+            step = self._steps[epoch]
+            if step is not None and self._counts(step):
+                found.append(step)
+        return found
+
+    def watermark_us(self, position: int) -> int | None:
+        """Return what the writer said of time before a position."""
+        for epoch in range(position - 1, -1, -1):
+            if not self._is_there(epoch):
+                return None
+            step = self._steps[epoch]
+            if step is not None and self._counts(step):
+                return step.watermark_us
+        return None
+
+    def _is_there(self, epoch: int) -> bool:
+        """Tell whether an epoch's number is taken; have its step from then on."""
+        if epoch in self._steps:
+            return True
+        path = self.catalog.paths.manifest(epoch)
+        try:
+            data = self.catalog.storage.get(path)
+        except StorageNotFoundError:
+            return False
+        self._steps[epoch] = (
+            None
+            if data == CLOSED
+            else _step(unseal(data, Manifest, path=path), self.channel)
+        )
+        return True
+
+    def _counts(self, step: Step) -> bool:
+        newest = self._newest or step
+        return any(a <= step.epoch <= b for a, b in newest.timeline)
+
+    def _check_no_gap(self, epoch: int) -> None:
+        """Refuse to wait for an epoch that was there once: numbers have no gaps."""
+        if self._newest is None:
+            is_later = max(self.catalog.epochs(), default=-1) > epoch
+        else:
+            path = self.catalog.paths.manifest(epoch + 1)
+            is_later = self.catalog.storage.exists(path)
+        # Asked again: it may have been decided between the two questions.
+        if is_later and not self._is_there(epoch):
+            raise self._gone(epoch)
+
+    def _gone(self, epoch: int) -> SourceError:
+        return SourceError(
+            self.reader,
+            what=f"epoch {epoch} of region {self.catalog.region!r}, which it has not"
+            " read, is gone",
+            hint="nothing was changed; put back a backup of the whole store, or restore"
+            " all regions to one snapshot",
+        )
+
+    def _check_not_undone(self, position: int) -> None:
+        last, newest = position - 1, self._newest
+        if last < 0 or newest is None or last > newest.epoch:
+            return
+        if any(a <= last <= b for a, b in newest.timeline):
+            return
+        raise SourceError(
+            self.reader,
+            what=f"it has read epoch {last} of region {self.catalog.region!r}, which"
+            " was undone since: that region was restored without this one",
+            hint="nothing was changed; restore all regions to one snapshot",
+        )
+
+
+def _step(manifest: Manifest, channel: str) -> Step:
+    output = manifest.outputs.get(channel)
+    return Step(
+        epoch=manifest.epoch,
+        files=() if output is None else output.tokens,
+        rows=0 if output is None else output.rows,
+        watermark_us=None if output is None else output.watermark_us,
+        markers=manifest.markers,
+        timeline=tuple(spans(manifest)),
+    )

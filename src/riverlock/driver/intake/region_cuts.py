@@ -1,0 +1,132 @@
+"""What cuts mean for the next epoch of a region: how far it reads, what it bears.
+
+The rules are in ``coordinator/cuts``; here is where their answers come from: the
+manifests that this region's channel readers have seen, and the cuts in the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from riverlock.connectors.channel.reader import ChannelReader
+from riverlock.coordinator.cuts.cut import Cut, Phase, Protocol
+from riverlock.coordinator.cuts.rules import ChannelView, RegionView, bears, permit
+from riverlock.coordinator.cuts.topology import Channel
+from riverlock.coordinator.markers import Markers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from riverlock.connectors.base.source_reader import Reader
+    from riverlock.coordinator.cuts.rules import Permit
+    from riverlock.snapshot.format.cut_log import CutLog
+    from riverlock.snapshot.format.records import CutProposal, InputRange, Manifest
+
+__all__ = ["Intake", "RegionCuts"]
+
+
+@dataclass
+class RegionCuts:
+    """The cuts that a region knows of.
+
+    Attributes:
+        region: The region.
+        log: The cuts of the store.
+        readers: Its sources, by uid.
+        back: Channels that close a loop.
+    """
+
+    region: str
+    log: CutLog
+    readers: Mapping[str, Reader]
+    back: frozenset[str] = frozenset()
+    _known: int | None = None
+    _open: dict[int, CutProposal] = field(default_factory=dict)
+
+    def look(self, parent: Manifest | None, starts: Mapping[str, Any]) -> Intake:
+        """Return what may be read from these offsets on.
+
+        Channel readers must have looked at their writers just before.
+        """
+        self._look_for_cuts()
+        borne = frozenset(() if parent is None else parent.borne)
+        view = RegionView(
+            region=self.region,
+            inputs=tuple(
+                self._channel(reader, starts[uid])
+                for uid, reader in self.readers.items()
+                if isinstance(reader, ChannelReader)
+            ),
+            cuts=tuple(map(self._cut, self._open.values())),
+            borne=borne,
+        )
+        heard = None if parent is None else parent.heard
+        return Intake(view, permit(view), self._known or None, heard)
+
+    def _look_for_cuts(self) -> None:
+        if self._known is None:
+            self._known = 0
+        for proposal in self.log.after(self._known):
+            self._known = proposal.number
+            self._open[proposal.number] = proposal
+        for number, proposal in [*self._open.items()]:
+            if self.log.is_settled(proposal):
+                del self._open[number]
+
+    def _cut(self, proposal: CutProposal) -> Cut:
+        protocol = Protocol(proposal.protocol)
+        is_drained = protocol is Protocol.DRAIN and self.log.is_drained(proposal.number)
+        phase = Phase.DRAINED if is_drained else Phase.OPEN
+        return Cut(number=proposal.number, protocol=protocol, phase=phase)
+
+    def _channel(self, reader: ChannelReader, start: Any) -> ChannelView:
+        return ChannelView(
+            channel=Channel(
+                name=reader.channel,
+                writer=reader.writer,
+                reader=self.region,
+                is_back=reader.channel in self.back,
+            ),
+            position=reader.position(start),
+            end=reader.end,
+            markers=reader.markers,
+        )
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What cuts mean for one epoch."""
+
+    view: RegionView
+    permit: Permit
+    known: int | None
+    heard: int | None
+
+    def limit(self, reader: Reader, start: Any, latest: Any) -> Any:
+        """Return how far a source may be read, at most to ``latest``."""
+        if isinstance(reader, ChannelReader):
+            return reader.until(latest, self.permit.ends[reader.channel])
+        return latest if self.permit.reads_sources else start
+
+    def markers(
+        self, readers: Mapping[str, Reader], inputs: Mapping[str, InputRange]
+    ) -> Markers:
+        """Return what an epoch with these ranges says of cuts."""
+        ends = {
+            reader.channel: reader.position(inputs[uid].end)
+            for uid, reader in readers.items()
+            if isinstance(reader, ChannelReader)
+        }
+        found = bears(self.view, ends)
+        still = {cut.number for cut in self.view.cuts}
+        borne = (self.view.borne & still) | set(found)
+        return Markers(bears=found, borne=tuple(sorted(borne)), heard=self.known)
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether an epoch is due that says that the sources wait."""
+        drains = [
+            cut.number for cut in self.view.cuts if cut.protocol is Protocol.DRAIN
+        ]
+        return bool(drains) and max(drains) > (self.heard or 0)

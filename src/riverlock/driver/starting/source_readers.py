@@ -1,0 +1,46 @@
+"""What reads the sources of a region."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from riverlock.connectors.channel.reader import ChannelReader
+from riverlock.program.graph import Read
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import ExitStack
+
+    from riverlock.connectors.base.source_reader import Reader
+    from riverlock.core.types import Schema
+    from riverlock.driver.engine import Engine
+    from riverlock.program.program import Program
+    from riverlock.storage.base import Storage
+
+__all__ = ["readers_of"]
+
+
+def readers_of(
+    flow: Program,
+    engine: Engine,
+    storage: Storage,
+    stack: ExitStack,
+    columns: Mapping[str, Schema] | None = None,
+) -> dict[str, Reader]:
+    """Return what reads the sources of a region, until the stack is closed.
+
+    Args:
+        flow: The program of the region.
+        engine: What runs it.
+        storage: The store.
+        stack: What closes them.
+        columns: The columns of the channels that it reads, by name.
+    """
+    found = {}
+    for node in flow.find(Read):
+        reader = engine.reader(node, storage)
+        found[node.uid] = reader
+        stack.callback(reader.close)
+        if isinstance(reader, ChannelReader) and columns is not None:
+            reader.take_columns(columns[reader.channel])
+    return found

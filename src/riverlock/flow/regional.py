@@ -1,0 +1,66 @@
+"""What cuts a stream: ``region``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from riverlock.connectors.channel.ends import ChannelSink, ChannelSource
+from riverlock.core.errors import InvalidFlowError
+from riverlock.core.hidden_columns import TIME
+from riverlock.core.ids import check_name
+from riverlock.program.graph import EventTime, Read, Write
+from riverlock.program.regions import has_time, region_of
+
+if TYPE_CHECKING:
+    from riverlock.core.types import Schema
+    from riverlock.flow.stream import Stream
+    from riverlock.program.graph import Node
+    from riverlock.program.program import Program
+
+__all__ = ["Regional"]
+
+
+class Regional:
+    """The part of ``Stream`` that enters another region."""
+
+    _program: Program
+    _node: Node
+    _schema: Schema | None
+
+    def _next(self, node: Node, schema: Schema | None) -> Stream:
+        raise NotImplementedError
+
+    def region(self, name: str, *, uid: str | None = None) -> Stream:
+        """Continue the stream in another region of the flow.
+
+        A region has epochs, a pace and a recovery of its own. Rows cross over through a
+        durable channel: they are there when their epoch is decided, once and in order.
+        If the region behind fails or stops, this one goes on, and the channel keeps
+        what was not read.
+
+        Args:
+            name: The region; several streams may enter the same one.
+            uid: Stable name of the channel; keep it when the code changes.
+        """
+        check_name("region", name)
+        program, node = self._program, self._node
+        writer = region_of(node)
+        if name == writer:
+            raise InvalidFlowError(
+                f"region({name!r})",
+                expected="another region",
+                found=f"the region that the stream is in: {writer!r}",
+            )
+        channel = program.take_uid(uid, f"to-{name}")
+        read = program.take_uid(f"{channel}-read", "channel", of=channel)
+        sink = ChannelSink(name=channel, reader=name)
+        program.writes.append(Write(uid=channel, input=node, sink=sink))
+        is_timed = has_time(node)
+        source = ChannelSource(name=channel, writer=writer, has_time=is_timed)
+        entered: Node = Read(uid=read, source=source, region=name)
+        if is_timed:
+            time = program.take_uid(f"{channel}-time", "event_time", of=channel)
+            entered = EventTime(
+                uid=time, input=entered, column=TIME, delay_us=0, is_told=True
+            )
+        return self._next(entered, self._schema)

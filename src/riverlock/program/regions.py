@@ -1,0 +1,155 @@
+"""The regions of a program: parts that have epochs, a pace and a recovery of their own.
+
+Regions are joined by channels. What crosses from one to the other ends in a
+``ChannelSink`` there and begins with a ``ChannelSource`` here, so that each region is a
+whole program by itself.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
+
+from riverlock.connectors.channel.ends import ChannelSink
+from riverlock.coordinator.cuts.topology import Channel, Topology
+from riverlock.core.errors import InvalidFlowError
+from riverlock.core.ids import MAIN_REGION
+from riverlock.program.graph import EventTime, Keyed, Late, Output, Read, inputs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from riverlock.connectors.base.sink import SinkUse
+    from riverlock.core.types import Schema
+    from riverlock.program.graph import Node, Write
+    from riverlock.program.program import Program
+
+__all__ = [
+    "Told",
+    "channel_columns",
+    "has_time",
+    "part_of",
+    "region_of",
+    "regions_of",
+    "told_by",
+    "topology_of",
+]
+
+
+def region_of(node: Node | Write) -> str:
+    """Return the region that a node runs in.
+
+    Raises:
+        InvalidFlowError: Its inputs are in different regions.
+    """
+    if isinstance(node, Read):
+        return node.region
+    found = list(dict.fromkeys(region_of(each) for each in inputs_of(node)))
+    if len(found) > 1:
+        raise InvalidFlowError(
+            "streams of different regions",
+            expected="inputs in one region",
+            found=" and ".join(map(repr, found)),
+            hint=f"bring the others there first: .region({found[0]!r})",
+            line=node.line,
+        )
+    return found[0]
+
+
+def regions_of(program: Program) -> tuple[str, ...]:
+    """Return the regions of a program, those that others read first."""
+    before: dict[str, set[str]] = {}
+    roots: list[Node | Write] = [*program.keyed, *program.writes]
+    for node in roots:
+        before.setdefault(region_of(node), set())
+    for write in program.writes:
+        if isinstance(write.sink, ChannelSink):
+            before.setdefault(write.sink.reader, set()).add(region_of(write))
+    try:
+        return tuple(TopologicalSorter(before).static_order()) or (MAIN_REGION,)
+    except CycleError as error:
+        raise InvalidFlowError(
+            "regions that read each other",
+            expected="channels without a loop",
+            found=" -> ".join(reversed(error.args[1])),
+            hint="loops over regions are not there yet",
+        ) from error
+
+
+def topology_of(program: Program) -> Topology:
+    """Return the regions of a program, and the channels between them."""
+    writes = [w for w in program.writes if isinstance(w.sink, ChannelSink)]
+    return Topology(
+        regions=regions_of(program),
+        channels=tuple(
+            Channel(name=w.uid, writer=region_of(w), reader=w.sink.reader)
+            for w in writes
+            if isinstance(w.sink, ChannelSink)
+        ),
+    )
+
+
+def part_of(program: Program, region: str) -> Program:
+    """Return the program of one region.
+
+    Raises:
+        InvalidFlowError: There is no such region, or regions read each other.
+    """
+    known = regions_of(program)
+    if region not in known:
+        raise InvalidFlowError(
+            f"region {region!r}",
+            expected=f"one of {', '.join(map(repr, known))}",
+            found=repr(region),
+        )
+    part = copy.copy(program)
+    part.region, part.is_part = region, len(known) > 1
+    part.keyed = [n for n in program.keyed if region_of(n) == region]
+    part.writes = [w for w in program.writes if region_of(w) == region]
+    return part
+
+
+def channel_columns(program: Program, uses: Mapping[str, SinkUse]) -> dict[str, Schema]:
+    """Return the columns of the channels that a region fills, by name."""
+    writes = [w for w in program.writes if isinstance(w.sink, ChannelSink)]
+    return {w.uid: uses[w.uid].schema for w in writes}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the watermark of a channel follows from: the least of all these.
+
+    Attributes:
+        operators: Operators whose rows it has.
+        declared: Event-time declarations whose rows it has otherwise.
+    """
+
+    operators: tuple[str, ...]
+    declared: tuple[str, ...]
+
+
+def told_by(node: Node) -> Told:
+    """Return what the watermark of a node's rows follows from."""
+    operators: dict[str, None] = {}
+    declared: dict[str, None] = {}
+    ways = [node]
+    while ways:
+        each = ways.pop()
+        match each:
+            case Output(input=Keyed() as keyed) | Late(input=keyed):
+                if has_time(keyed):
+                    operators[keyed.uid] = None
+            case EventTime() if each.column is not None:
+                declared[each.uid] = None
+            case _:
+                ways += inputs_of(each)
+    return Told(operators=tuple(operators), declared=tuple(declared))
+
+
+def has_time(node: Node) -> bool:
+    """Tell whether rows of a node have event times."""
+    if isinstance(node, EventTime) and node.column is not None:
+        return True
+    return any(map(has_time, inputs_of(node)))

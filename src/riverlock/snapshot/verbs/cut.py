@@ -1,0 +1,73 @@
+"""Asking for a snapshot of all regions of a flow, and waiting for it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from riverlock.core.errors import InvalidConfigError, SnapshotAbandonedError
+from riverlock.core.suggestions import did_you_mean
+from riverlock.snapshot.format.cut_log import CutLog
+
+if TYPE_CHECKING:
+    from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.format.records import Named
+
+__all__ = ["DEFAULT_PROTOCOL", "PROTOCOLS", "TIMEOUT_US", "take_cut"]
+
+PROTOCOLS = ("aligned", "unaligned", "drain", "epochs")
+DEFAULT_PROTOCOL = "aligned"
+TIMEOUT_US = 600 * 1_000_000
+_POLL_SECONDS = 0.02
+# Whoever runs a region says that a cut takes too long; if nobody runs, we do.
+_PATIENCE_US = 5 * 1_000_000
+
+
+def take_cut(  # noqa: PLR0913 - keywords, each with a default
+    catalog: Catalog,
+    name: str,
+    *,
+    protocol: str = DEFAULT_PROTOCOL,
+    now_us: int,
+    timeout_us: int = TIMEOUT_US,
+    note: str = "",
+) -> Named:
+    """Ask the regions that run for a snapshot; return it once it is complete.
+
+    Args:
+        catalog: The store.
+        name: Of the snapshot.
+        protocol: How regions agree on the cut.
+        now_us: The present.
+        timeout_us: How long regions may take.
+        note: For people.
+
+    Raises:
+        InvalidConfigError: The name is taken, or there is no such protocol.
+        SnapshotAbandonedError: A region did not answer in time.
+    """
+    if protocol not in PROTOCOLS:
+        raise InvalidConfigError(
+            "protocol",
+            expected=f"one of {', '.join(PROTOCOLS)}",
+            found=repr(protocol),
+            hint=did_you_mean(protocol, PROTOCOLS),
+        )
+    catalog.check_name(name)
+    cuts = CutLog(catalog.storage)
+    proposal = cuts.propose(
+        name, protocol=protocol, asked_us=now_us, timeout_us=timeout_us, note=note
+    )
+    limit = time.monotonic() + (timeout_us + _PATIENCE_US) / 1_000_000
+    while True:
+        found = cuts.taken(proposal)
+        if found is not None:
+            return found
+        given_up = cuts.given_up(proposal)
+        if given_up is not None:
+            raise SnapshotAbandonedError(
+                name, store=catalog.storage.uri, why=given_up.why
+            )
+        if time.monotonic() > limit:
+            cuts.give_up(proposal.number, "no region of the flow runs")
+        time.sleep(_POLL_SECONDS)

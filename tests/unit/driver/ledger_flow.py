@@ -1,0 +1,122 @@
+"""Money that moves between accounts, over four regions: what is debited arrives once.
+
+``debit`` is in the region *main*. Its rows go to *east* or *west* by the account that
+gets them, and what these two emit is joined in *final*. So there is a fork, a join of
+two regions, and ways of different length. In every consistent cut, what was debited is
+what was credited plus what is in flight.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pyarrow.parquet as pq
+
+import riverlock as rl
+from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.format.records import Named
+from riverlock.storage.open import open_storage
+from riverlock.testing import rows
+
+COLUMNS = "source string, target string, amount long"
+HALVES = ("east", "west")
+# The channels that money is in between debit and credit.
+CARRYING = ("to-east", "to-west")
+
+
+class Debit(rl.Process):
+    """Takes money from an account."""
+
+    output = COLUMNS
+    sent = rl.Value("long", default=0)
+
+    def on_event(self, transfer: Any, ctx: rl.Context) -> Any:
+        self.sent += transfer.amount
+        yield transfer.source, transfer.target, transfer.amount
+
+
+class Credit(rl.Process):
+    """Gives money to an account."""
+
+    output = "target string, amount long"
+    received = rl.Value("long", default=0)
+
+    def on_event(self, transfer: Any, ctx: rl.Context) -> Any:
+        self.received += transfer.amount
+        yield transfer.target, transfer.amount
+
+
+class Arrived(rl.Process):
+    """Counts what has arrived in the end."""
+
+    output = "target string, total long"
+    total = rl.Value("long", default=0)
+
+    def on_event(self, transfer: Any, ctx: rl.Context) -> Any:
+        self.total += transfer.amount
+        yield transfer.target, self.total
+
+
+def is_for(half: str, transfer: Any) -> bool:
+    """Tell whether the account that gets the money is in a region."""
+    return HALVES[int(transfer.target[1:]) % 2] == half
+
+
+def ledger(given: list[Any], sink: Any = None, *, bounded: bool = False) -> rl.Flow:
+    """Return the flow over these transfers; they may become more while it runs."""
+    flow = rl.Flow("ledger", key_groups=8)
+    transfers = flow.read(rows(COLUMNS, given, bounded=bounded), uid="transfers")
+    debited = transfers.key_by("source").process(Debit(), uid="debit")
+    ends = []
+    for half in HALVES:
+        mine = debited.filter(partial(is_for, half), uid=f"is-{half}")
+        credited = mine.region(half, uid=f"to-{half}").key_by("target")
+        ends.append(
+            credited.process(Credit(), uid=f"credit-{half}").region(
+                "final", uid=f"from-{half}"
+            )
+        )
+    first, second = ends
+    arrived = first.union(second).key_by("target").process(Arrived(), uid="arrived")
+    if sink is not None:
+        arrived.write(sink, uid="out")
+    return flow
+
+
+def transfers(count: int, accounts: int = 7) -> list[tuple[str, str, int]]:
+    """Return transfers between accounts, the same each time."""
+    return [
+        (f"a{n % accounts}", f"b{n * 31 % (accounts + 2)}", 1 + n % 5)
+        for n in range(count)
+    ]
+
+
+def total(store: str, at: str | None, operator: str, variable: str) -> int:
+    """Return the sum of a variable over all accounts."""
+    found = rl.open(store).at(at).state(operator).to_arrow().to_pylist()
+    return sum(row[variable] for row in found)
+
+
+def in_flight(store: str, named: Named) -> int:
+    """Return the money between debit and credit in a snapshot: that of its files."""
+    storage = open_storage(store)
+    found = 0
+    for span in named.in_flight:
+        if span.channel not in CARRYING:
+            continue
+        for epoch in range(span.first, span.end):
+            manifest = Catalog(storage, span.writer).manifest(epoch)
+            for token in manifest.outputs[span.channel].tokens:
+                path = storage.local_path(token["path"])
+                found += sum(pq.read_table(path)["amount"].to_pylist())
+    return found
+
+
+def balance(store: str, named: Named) -> tuple[int, int]:
+    """Return what was debited in a snapshot, and what was credited or is in flight."""
+    credited = sum(
+        total(store, named.name, f"credit-{half}", "received") for half in HALVES
+    )
+    sent = total(store, named.name, "debit", "sent")
+    return sent, credited + in_flight(store, named)
