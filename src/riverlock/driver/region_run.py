@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,36 +11,29 @@ import msgspec
 from riverlock.change.unnamed import tell_unnamed
 from riverlock.connectors.channel.ends import ChannelSource
 from riverlock.connectors.channel.reader import ChannelReader
-from riverlock.connectors.outputs import sink_plans
-from riverlock.coordinator.plan import ChannelPlan, RegionPlan
 from riverlock.coordinator.restart import patient_delay_us
 from riverlock.core.errors import (
     InvalidConfigError,
     SourceUnavailableError,
     StorageError,
 )
-from riverlock.core.times import duration, duration_us
+from riverlock.core.times import duration
 from riverlock.driver.cleaner import Cleaner
 from riverlock.driver.engine import while_it_is_there
-from riverlock.driver.intake.admission import Admission
-from riverlock.driver.intake.autoscale import Autoscale
-from riverlock.driver.intake.planner import Planner
-from riverlock.driver.intake.region_cuts import RegionCuts
 from riverlock.driver.ownership import Heartbeat
 from riverlock.driver.region_loop import RegionDriver
 from riverlock.driver.starting.adoption import Adoption
 from riverlock.driver.starting.continuing import check_continues, compiled_on
+from riverlock.driver.starting.loop_parts import LoopParts
 from riverlock.driver.starting.outlets import Arrears, opened_sinks
 from riverlock.driver.starting.source_readers import readers_of
 from riverlock.driver.starting.source_wait import SourceWait
 from riverlock.operators.endless_state import tell_endless_states
-from riverlock.program.graph import Read, upstream
-from riverlock.program.regions import channel_columns, told_by
+from riverlock.program.graph import Read
+from riverlock.program.regions import channel_columns
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.claims import claim
-from riverlock.snapshot.format.cut_log import CutLog
 from riverlock.snapshot.format.records import (
-    CHANNEL,
     REGIONS_FEATURE,
     Change,
     Stop,
@@ -54,14 +44,15 @@ from riverlock.snapshot.format.store_layout import FLOW
 from riverlock.snapshot.format.stored_parameters import check_change, renamed
 from riverlock.snapshot.retention.policy import Retention
 from riverlock.snapshot.starts import announced, withdraw
-from riverlock.stages.stage_tasks import StageTasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from riverlock.connectors.base.committer import Committer
     from riverlock.connectors.base.source_reader import Reader
     from riverlock.core.types import Schema
-    from riverlock.driver.engine import Engine
+    from riverlock.driver.engine import Deployment, Engine
+    from riverlock.driver.intake.planner import Planner
     from riverlock.driver.run_options import RunOptions
     from riverlock.program.program import Program
     from riverlock.snapshot.format.records import Flow as FlowRecord
@@ -251,32 +242,35 @@ class Run:
         tell_unnamed(flow)
         tell_endless_states(flow)
         owner = claim(self._catalog, now_us=options.clock.now_us())
-        tasks = self._tasks(compiled, owner, record.id)
+        parts = LoopParts(
+            flow=flow,
+            compiled=compiled,
+            storage=self._storage,
+            engine=engine,
+            options=options,
+            owner=owner,
+            flow_id=record.id,
+        )
+        tasks = parts.tasks()
         deployed = engine.deploy(tasks, readers)
         stack.callback(deployed.close)
-        heartbeat = Heartbeat(self._catalog, owner, deployed.cancel)
-        heartbeat.start()
-        stack.callback(heartbeat.stop)
-        self._heartbeat = heartbeat
+        heartbeat = self._beating(owner, deployed, stack)
         newest = self._rechecked(compiled, readers, newest)
         adoption = Adoption(self._catalog, compiled, owner)
         if newest is not None:
             # Now, so that a migration that fails ends the start, not the run.
             adoption(newest)
-        committers = {
-            w.uid: engine.committer(w, compiled.uses[w.uid], self._storage)
-            for w in flow.writes
-        }
+        committers = self._committers(compiled)
         openings = opened_sinks(self._catalog, committers, record, owner)
         arrears = Arrears(self._catalog, flow, record.id)
         if newest is not None:
             arrears(newest)
         cleaner = self._cleaner(stack)
         driver = RegionDriver(
-            plan=self._plan(compiled, owner, tasks.parallelism, record.id),
+            plan=parts.plan(tasks.parallelism),
             catalog=self._catalog,
             engine=deployed,
-            planner=self._planner(compiled, readers),
+            planner=self._planner(parts),
             committers=committers,
             heartbeat=heartbeat,
             cleaner=cleaner,
@@ -286,7 +280,7 @@ class Run:
             adopt=adoption,
             settle=arrears,
             lost=engine.lost,
-            autoscale=self._autoscale(tasks.parallelism),
+            autoscale=parts.autoscale(tasks.parallelism),
             openings=openings,
         )
         after = 0 if newest is None else newest.requests
@@ -294,6 +288,24 @@ class Run:
         if self._start is not None:
             withdraw(self._catalog, self._start)
         return driver
+
+    def _beating(
+        self, owner: Owner, deployed: Deployment, stack: ExitStack
+    ) -> Heartbeat:
+        heartbeat = Heartbeat(self._catalog, owner, deployed.cancel)
+        heartbeat.start()
+        stack.callback(heartbeat.stop)
+        self._heartbeat = heartbeat
+        return heartbeat
+
+    def _committers(self, compiled: CompiledFlow) -> dict[str, Committer]:
+        return {
+            w.uid: self._engine.committer(w, compiled.uses[w.uid], self._storage)
+            for w in self._flow.writes
+        }
+
+    def _planner(self, parts: LoopParts) -> Planner:
+        return parts.planner(self._readers)
 
     def _announced(self, stack: ExitStack) -> Start:
         """Return what makes a start that waits be seen, so that it can be stopped."""
@@ -388,112 +400,3 @@ class Run:
         taken = taken_at(self._catalog, request.number, after=after)
         assert taken is not None
         return taken.epoch
-
-    def _autoscale(self, most: int) -> Autoscale | None:
-        options = self._options
-        if options.parallelism != "auto":
-            return None
-        target = options.epoch_target or "1 second"
-        return Autoscale(most=most, target_us=duration_us(target))
-
-    def _tasks(self, compiled: CompiledFlow, owner: Owner, flow_id: str) -> StageTasks:
-        given = self._options.parallelism
-        wanted = given if isinstance(given, int) else self._engine.cores
-        return StageTasks(
-            compiled=compiled,
-            storage=self._storage,
-            flow=flow_id,
-            region=self._flow.region,
-            run=owner.run,
-            token=owner.token,
-            parallelism=min(wanted, self._flow.key_groups),
-            working_dir=self._working_dir(flow_id),
-        )
-
-    def _working_dir(self, flow_id: str) -> str:
-        """Beside a local store where tasks run here, else in each host's own place."""
-        if self._options.working_dir is not None:
-            return str(Path(self._options.working_dir).absolute() / flow_id)
-        local = self._storage.local_path("working")
-        if local is not None and self._engine.is_here:
-            return str(local.parent / ".working" / flow_id)
-        # One folder, not two: others may make any in such a place.
-        return str(Path(tempfile.gettempdir(), f"riverlock-{os.getuid()}-{flow_id}"))
-
-    def _plan(
-        self,
-        compiled: CompiledFlow,
-        owner: Owner,
-        parallelism: int,
-        flow_id: str,
-    ) -> RegionPlan:
-        return RegionPlan(
-            store=self._storage.uri,
-            flow=flow_id,
-            name=self._flow.name,
-            region=self._flow.region,
-            run=owner.run,
-            token=owner.token,
-            key_groups=self._flow.key_groups,
-            parallelism=parallelism,
-            code=compiled.code,
-            stages=tuple(s.id for s in compiled.stages),
-            restart=self._options.restart,
-            operators={s.id: s.plan for s in compiled.keyed},
-            **sink_plans(self._flow.writes),
-            channels=self._channels,
-            event_times={
-                u: None if n.is_told else n.delay_us
-                for u, n in compiled.event_times.items()
-            },
-            columns=compiled.columns,
-            meanings=compiled.meanings,
-        )
-
-    def _planner(self, compiled: CompiledFlow, readers: dict[str, Reader]) -> Planner:
-        options = self._options
-        return Planner(
-            readers=readers,
-            clock=options.clock,
-            admission=Admission(
-                target_us=None
-                if options.epoch_target is None
-                else duration_us(options.epoch_target),
-                max_rows=options.max_rows_per_epoch,
-            ),
-            operators={
-                s.id: tuple(compiled.event_times[t] for t in s.event_times)
-                for s in compiled.keyed
-            },
-            sources={
-                uid: tuple(n.uid for n in upstream(node) if isinstance(n, Read))
-                for uid, node in compiled.event_times.items()
-            },
-            stops_at_end=options.available_now,
-            told={
-                uid: node.input.uid
-                for uid, node in compiled.event_times.items()
-                if node.is_told and isinstance(node.input, Read)
-            },
-            channels=self._channels,
-            cuts=RegionCuts(self._flow.region, CutLog(self._storage), readers)
-            if self._flow.is_part
-            else None,
-            passing=tuple(
-                tuple(compiled.event_times[uid] for uid in channel.event_times)
-                for channel in self._channels.values()
-            )
-            + tuple((n,) for n in compiled.event_times.values() if n.is_told),
-        )
-
-    @property
-    def _channels(self) -> dict[str, ChannelPlan]:
-        """What other regions read of this one."""
-        found = {}
-        for write in self._flow.writes:
-            if write.sink.kind == CHANNEL:
-                told = told_by(write.input)
-                found[write.uid] = ChannelPlan(
-                    operators=told.operators, event_times=told.declared
-                )
-        return found

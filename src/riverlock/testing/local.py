@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from riverlock.connectors.base.sink import SinkUse
     from riverlock.connectors.base.source_reader import Reader
     from riverlock.coordinator.epoch import PlannedInputs
+    from riverlock.driver.starting.loop_parts import LoopParts
     from riverlock.flow.flow import Flow
     from riverlock.program.graph import Write
     from riverlock.snapshot.format.records import Manifest, SinkOutput
@@ -258,8 +259,8 @@ class _Run(Run):
         super().__init__(local._tried, local._storage, engine, options)
         self._local = local
 
-    def _planner(self, compiled: CompiledFlow, readers: dict[str, Reader]) -> Planner:
-        planner = super()._planner(compiled, readers)
+    def _planner(self, parts: LoopParts) -> Planner:
+        planner = super()._planner(parts)
         if self._options.max_epochs is not None:
             given = {f.name: getattr(planner, f.name) for f in fields(planner)}
             planner = _EagerPlanner(**given)
