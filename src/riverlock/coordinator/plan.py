@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from riverlock.coordinator.restart import RestartPolicy
-    from riverlock.snapshot.format.records import Meaning, Parameter, Variable
+    from riverlock.snapshot.format.records import (
+        ChannelColumns,
+        Meaning,
+        Parameter,
+        Variable,
+    )
     from riverlock.snapshot.format.stored_parameters import Parameters
 
 __all__ = ["ChannelPlan", "OperatorPlan", "RegionPlan"]
@@ -33,10 +38,17 @@ class OperatorPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelPlan:
-    """A channel: its watermark is the least of those that its rows follow."""
+    """A channel: its watermark is the least of those that its rows follow.
+
+    Attributes:
+        operators: The operators whose watermarks count.
+        event_times: The declarations that do.
+        columns: What its rows look like.
+    """
 
     operators: tuple[str, ...] = ()
     event_times: tuple[str, ...] = ()
+    columns: ChannelColumns | None = None
 
     def watermark_us(
         self,
@@ -68,7 +80,7 @@ class RegionPlan:
         sinks: Kind of each sink by name.
         places: Where sinks write, in their own words.
         replacing: Sinks that are given the whole table in each epoch.
-        channels: What the watermark of each channel follows from, by uid.
+        channels: What a manifest says of each channel, by uid.
         event_times: Delay in microseconds of each ``event_time`` declaration; None:
             its watermark is told, rows do not move it.
         columns: Columns of sources and of steps of user code, as DDL.

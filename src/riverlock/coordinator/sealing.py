@@ -72,6 +72,7 @@ def seal(
             s: msgspec.structs.replace(
                 _output(s, plan, parent, votes),
                 watermark_us=_told(s, plan, watermarks, operators),
+                columns=plan.channels[s].columns if s in plan.channels else None,
             )
             for s in plan.sinks
         },

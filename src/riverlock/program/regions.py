@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from riverlock.connectors.channel.ends import ChannelSink
 from riverlock.coordinator.cuts.topology import Channel, Topology
+from riverlock.coordinator.plan import ChannelPlan
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.ids import MAIN_REGION
 from riverlock.program.graph import EventTime, Keyed, Late, Output, Read, inputs_of
+from riverlock.snapshot.format.records import ChannelColumns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Told",
     "channel_columns",
+    "channel_plans",
     "has_time",
     "part_of",
     "region_of",
@@ -115,6 +118,24 @@ def channel_columns(program: Program, uses: Mapping[str, SinkUse]) -> dict[str, 
     """Return the columns of the channels that a region fills, by name."""
     writes = [w for w in program.writes if isinstance(w.sink, ChannelSink)]
     return {w.uid: uses[w.uid].schema for w in writes}
+
+
+def channel_plans(
+    program: Program, columns: Mapping[str, Schema]
+) -> dict[str, ChannelPlan]:
+    """Return what manifests of a region say of the channels that it fills, by name."""
+    found = {}
+    for write in program.writes:
+        if isinstance(write.sink, ChannelSink):
+            told = told_by(write.input)
+            found[write.uid] = ChannelPlan(
+                operators=told.operators,
+                event_times=told.declared,
+                columns=ChannelColumns(
+                    ddl=columns[write.uid].ddl, has_time=has_time(write.input)
+                ),
+            )
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

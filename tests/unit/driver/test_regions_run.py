@@ -409,3 +409,20 @@ def test_a_stop_with_a_savepoint_names_a_cut_of_all_regions(tmp_path: Path) -> N
     (named,) = Catalog(open_storage(store)).snapshots()
     assert named.name == "last"
     assert len(set(balance(store, named))) == 1
+
+
+def test_manifests_say_what_the_rows_of_a_channel_look_like(tmp_path: Path) -> None:
+    store = str(tmp_path / "s")
+    run(windowed([0, 30], rl.sinks.memory(), bounded=True), store)
+    newest = Catalog(open_storage(store)).newest()
+    assert newest is not None
+    columns = newest.outputs["x"].columns
+    assert columns is not None
+    assert columns.ddl == "k string, at timestamp"
+    assert columns.has_time
+    run(ledger(transfers(5)), str(tmp_path / "t"))
+    for manifest in Catalog(open_storage(str(tmp_path / "t"))).resolve_all(None):
+        for uid, output in manifest.outputs.items():
+            known = output.columns
+            assert known is not None, uid
+            assert not known.has_time

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from riverlock.connectors.outputs import sink_plans
-from riverlock.coordinator.plan import ChannelPlan, RegionPlan
+from riverlock.coordinator.plan import RegionPlan
 from riverlock.core.times import duration_us
 from riverlock.driver.intake.admission import Admission
 from riverlock.driver.intake.autoscale import Autoscale
 from riverlock.driver.intake.planner import Planner
 from riverlock.driver.intake.region_cuts import RegionCuts
 from riverlock.program.graph import Read, upstream
-from riverlock.program.regions import told_by
+from riverlock.program.regions import channel_columns, channel_plans
 from riverlock.snapshot.format.cut_log import CutLog
-from riverlock.snapshot.format.records import CHANNEL
 from riverlock.stages.stage_tasks import StageTasks
 
 if TYPE_CHECKING:
     from riverlock.connectors.base.source_reader import Reader
+    from riverlock.coordinator.plan import ChannelPlan
     from riverlock.driver.engine import Engine
     from riverlock.driver.run_options import RunOptions
     from riverlock.program.program import Program
@@ -155,11 +155,5 @@ class LoopParts:
     @property
     def _channels(self) -> dict[str, ChannelPlan]:
         """What other regions read of this one."""
-        found = {}
-        for write in self.flow.writes:
-            if write.sink.kind == CHANNEL:
-                told = told_by(write.input)
-                found[write.uid] = ChannelPlan(
-                    operators=told.operators, event_times=told.declared
-                )
-        return found
+        columns = channel_columns(self.flow, self.compiled.uses)
+        return channel_plans(self.flow, columns)

@@ -13,6 +13,7 @@ import msgspec
 __all__ = [
     "FORMAT",
     "Change",
+    "ChannelColumns",
     "Closed",
     "CutAbandoned",
     "CutProposal",
@@ -228,6 +229,14 @@ class Watermark(Record, frozen=True):
     partitions: dict[str, PartitionTime] = {}
 
 
+class ChannelColumns(Record, frozen=True):
+    """What rows of a channel look like: readers need not know the flow (§7.1)."""
+
+    ddl: str
+    # Whether rows carry their event time.
+    has_time: bool = False
+
+
 class SinkOutput(Record, frozen=True):
     """What the tasks staged for a sink; the sink's own JSON tokens."""
 
@@ -243,8 +252,10 @@ class SinkOutput(Record, frozen=True):
     # The newest epoch before this one that the sink was given at this place; None: it
     # is not known.
     before: int | None = None
-    # Of a channel: no more rows at or before this instant follow (§7.2).
+    # Of a channel: no more rows at or before this instant follow (§7.1).
     watermark_us: int | None = None
+    # Of a channel; None in epochs of older writers.
+    columns: ChannelColumns | None = None
 
 
 class Meaning(Record, frozen=True):

@@ -313,6 +313,7 @@ def _output(sink: SinkRestore, plan: Restore) -> SinkOutput:
         place="" if known is None else known.place,
         before=given(plan.target, sink.uid),
         watermark_us=None if known is None else known.watermark_us,
+        columns=None if known is None else known.columns,
     )
 
 
