@@ -109,7 +109,7 @@ def test_who_is_not_let_in_is_told_at_once(
         host = rest.split("/", 1)[0]
         url = f"{base}@{host}/nowhere?{options}"
 
-    with pytest.raises(InvalidConfigError, match="let us write to t") as caught:
+    with pytest.raises(InvalidConfigError, match="the right to write to t") as caught:
         rl.sinks.sql(url, table="t").committer(USE, store).open(OWNER)
 
     assert "s3cret" not in str(caught.value)

@@ -142,7 +142,7 @@ def test_a_start_says_which_uids_to_write(
         for text in map(logging.LogRecord.getMessage, caplog.records)
         if 'uid="count-1"' in text
     ]
-    assert 'uid="count-1" for operator Count by k of numbers in ' in told
+    assert 'uid="count-1" for operator Count by k of numbers, at ' in told
     assert f"{__file__}:" in told
     assert 'numbers.key_by("k").count()' in told
 

@@ -82,9 +82,9 @@ def test_parameters_change_at_one_epoch_and_stay(
 
     def after(status: Any) -> None:
         assert is_started.wait(250)
-        running: Any = handles[0]._running
+        run: Any = handles[0]._running._first
         # Not on before the request is there: the first of ours, the second of a worker.
-        wait_for(lambda: running._heartbeat._last_request >= min(status.epoch + 1, 2))
+        wait_for(lambda: run._heartbeat._last_request >= min(status.epoch + 1, 2))
         if status.epoch == 3:
             with pytest.raises(InvalidConfigError, match="wait for itself") as error:
                 handles[0].set("limits", limit=1)
@@ -110,10 +110,10 @@ def test_parameters_change_at_one_epoch_and_stay(
 
     def reset(status: Any) -> None:
         assert is_started.wait(250)
-        running: Any = handles[0]._running
+        run: Any = handles[0]._running._first
         if status.epoch == 4 and not back:
             back.append(cli(store, "limits.limit", "--default", "--wait", "0"))
-            wait_for(lambda: running._heartbeat._last_request >= 5)
+            wait_for(lambda: run._heartbeat._last_request >= 5)
 
     handles.append(again.start(str(store), on_status=reset, **options))
     is_started.set()

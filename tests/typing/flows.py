@@ -209,7 +209,7 @@ def stateless(stream: rl.Stream) -> rl.Stream:
 
 
 def keyed(stream: rl.Stream, other: rl.Stream) -> list[rl.Stream]:
-    by: rl.KeyedStream = stream.key_by("user")
+    by: rl.KeyedStream = stream.region("other", uid="over").key_by("user")
     right = other.key_by("user")
     velocity = by.process(
         Velocity(2.0), uid="v", broadcast=other, on_error=rl.sinks.memory()
@@ -284,7 +284,7 @@ def running(flow: rl.Flow, spark: SparkSession | None = None) -> None:
     handle: rl.Handle = flow.start("store/", spark=spark, on_status=show)
     epoch: int = handle.set("v", limit=5.0) + handle.reset("v", "limit")
     handle.rescale(4)
-    named: str = handle.savepoint("before").name
+    named: str = handle.savepoint("before", protocol="aligned").name
     if handle.is_active and not handle.wait(timeout=5.0):
         handle.stop(savepoint="end")
     watermark: datetime | None = handle.status().watermark
@@ -311,6 +311,7 @@ def stored() -> None:
     print(rl.stores.fork("store/@5", "new/"), rl.stores.forks("store/"))
     rl.stores.forget_fork("store/", "new")
     print(rl.stores.restore("store/@5", dry_run=True))
+    print(rl.stores.restore_all("store/@good", dry_run=True).is_done)
     print(rl.stores.expire("store/", epochs=5), rl.stores.repair("store/"))
     print(rl.stores.verify("store/"))
 

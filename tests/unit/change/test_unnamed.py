@@ -52,7 +52,7 @@ def test_a_start_tells_what_to_write_once(caplog: pytest.LogCaptureFixture) -> N
 
     (record,) = caplog.records
     said = record.getMessage()
-    assert 'uid="process-1" for operator Echo by k of rows in ' in said
+    assert 'uid="process-1" for operator Echo by k of rows, at ' in said
     assert "done = keyed.process(Echo(), uid=uids" in said
     assert len(said.splitlines()) == 2
 

@@ -43,6 +43,7 @@ EXAMPLES: list[RiverlockError] = [
     errors.StorageNotFoundError("a/b"),
     errors.SnapshotError("text"),
     errors.SnapshotNotFoundError("epoch 7", store="s", available="none"),
+    errors.SnapshotAbandonedError("v1", store="s", why="no answer from 'east'"),
     errors.SnapshotCorruptedError("a/b", expected="x", found="y"),
     errors.UnsupportedFormatError("flow.json", supported=1, found=2),
     errors.CoordinationError("text"),

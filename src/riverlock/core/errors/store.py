@@ -99,6 +99,7 @@ class SnapshotAbandonedError(SnapshotError):
 
     code = "SNAPSHOT_ABANDONED"
     name: str
+    store: str
     why: str
 
     def __init__(self, name: str, *, store: str, why: str) -> None:

@@ -198,7 +198,7 @@ def test_a_handle_is_there_while_a_start_waits(
     assert "Kafka at host:9092 does not answer" in found.error
     with pytest.raises(InvalidConfigError, match="to have begun"):
         handle.rescale(2)
-    with pytest.raises(InvalidConfigError, match="has not begun"):
+    with pytest.raises(InvalidConfigError, match="to have begun"):
         handle.set("op", limit=3)
     handle.stop(60)
     assert not handle.is_active
