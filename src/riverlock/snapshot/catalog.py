@@ -45,6 +45,7 @@ from riverlock.snapshot.format.store_layout import (
     snapshot_path,
 )
 from riverlock.snapshot.retention.expiring import announced, written_at
+from riverlock.snapshot.timeline import decider
 
 if TYPE_CHECKING:
     from riverlock.snapshot.format.records import Record
@@ -253,9 +254,12 @@ class Catalog:
             SnapshotNotFoundError: The epoch is not retained, or not whole.
         """
         self.check_name(name)
-        self.manifest(epoch)
         named = Named(
-            name=name, regions={self.region: epoch}, created_us=now_us, note=note
+            name=name,
+            regions={self.region: epoch},
+            created_us=now_us,
+            note=note,
+            tokens={self.region: decider(self.manifest(epoch))},
         )
         if not self.hold(snapshot_path(name), named, epoch=epoch):
             raise _taken(name)
@@ -270,6 +274,8 @@ class Catalog:
                 left behind.
         """
         path = snapshot_path(named.name)
+        tokens = {r: decider(self.of(r).manifest(e)) for r, e in named.regions.items()}
+        named = msgspec.structs.replace(named, tokens=tokens)
         if not self.storage.put_if_absent(path, seal(named)):
             raise _taken(named.name)
         faults.hit("V5")
@@ -381,8 +387,26 @@ class Catalog:
             return self.manifest(int(text))
         for named in self.snapshots():
             if named.name == text and self.region in named.regions:
-                return self.manifest(named.regions[self.region])
+                return self.named(named)
         raise self._unknown_name(text)
+
+    def named(self, named: Named) -> Manifest:
+        """Return the epoch of this region that a name stands for.
+
+        Raises:
+            SnapshotNotFoundError: It is not retained, or is another one by now: the
+                region was put back from a backup, without its names.
+        """
+        epoch, token = named.regions[self.region], named.tokens.get(self.region)
+        found = self.manifest(epoch)
+        if token and decider(found) not in ("", token):
+            raise SnapshotNotFoundError(
+                f"epoch {epoch} of region {self.region!r} that {named.name!r} names",
+                store=self.storage.uri,
+                available="another epoch of that number since it was put back from a"
+                " backup",
+            )
+        return found
 
     def resolve_all(self, at: str | int | None) -> tuple[Manifest, ...]:
         """Return the manifest of each region meant by a name, or None for the newest.
@@ -408,8 +432,7 @@ class Catalog:
             )
         for named in self.snapshots():
             if named.name == str(at):
-                parts = named.regions.items()
-                return tuple(self.of(region).manifest(epoch) for region, epoch in parts)
+                return tuple(self.of(region).named(named) for region in named.regions)
         raise self._unknown_name(str(at))
 
     def no_epoch(self, what: str) -> SnapshotNotFoundError:

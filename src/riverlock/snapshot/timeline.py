@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from riverlock.snapshot.format.records import Manifest
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 __all__ = [
     "FORGOTTEN",
     "UNDONE",
+    "Led",
     "Span",
+    "decider",
     "deciders",
     "given",
     "is_restored",
@@ -31,6 +33,20 @@ FORGOTTEN = ""
 _HISTORY = 32
 
 Span = tuple[int, int]  # both inclusive
+
+
+class Led(Protocol):
+    """What knows which epochs led to it: a manifest, or what is left of one."""
+
+    @property
+    def epoch(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def history(self) -> tuple[tuple[int, str], ...]:
+        """As in its manifest."""
+        ...
 
 
 def is_restored(manifest: Manifest) -> bool:
@@ -51,7 +67,7 @@ def given(manifest: Manifest, sink: str) -> int | None:
     return manifest.epoch if has_rows and not is_restored(manifest) else output.before
 
 
-def spans(manifest: Manifest) -> list[Span]:
+def spans(manifest: Led) -> list[Span]:
     """Return the epochs that led to a manifest, it included, oldest first."""
     history = manifest.history or ((0, ""),)
     ends = [first - 1 for first, _ in history[1:]] + [manifest.epoch]
@@ -65,7 +81,12 @@ def spans(manifest: Manifest) -> list[Span]:
     return [(0, first - 1), *found] if first > 0 else found
 
 
-def deciders(manifest: Manifest, epoch: int) -> set[str] | None:
+def decider(manifest: Led) -> str:
+    """Return the token of the run that decided an epoch; empty: it is not known."""
+    return manifest.history[-1][1] if manifest.history else ""
+
+
+def deciders(manifest: Led, epoch: int) -> set[str] | None:
     """Return the tokens of runs that may have decided an epoch that led to a manifest.
 
     None if that is forgotten, or if it was undone.

@@ -40,6 +40,7 @@ class ChannelReader:
         catalog = Catalog(storage, source.writer)
         self._written = Written(catalog, source.name, uid)
         self._schema: Schema | None = source.schema
+        self._start: Any = None
         self._is_over: Callable[[], bool] = lambda: True
 
     @property
@@ -82,7 +83,8 @@ class ChannelReader:
         them: two regions that read each other would otherwise never rest.
         """
         position = self.position(start)
-        self._written.look(position)
+        self._start = start
+        self._written.look(position, start.get("token", ""))
         steps = self._written.between(position, self._written.end)
         known, last = self._written.watermark_us(position), position
         for step in steps:
@@ -100,7 +102,7 @@ class ChannelReader:
                 break
             rows += step.rows
             end = step.epoch + 1
-        return self._at(end)
+        return start if end == first else self._at(end)
 
     @property
     def end(self) -> int:
@@ -114,7 +116,7 @@ class ChannelReader:
 
     def until(self, latest: Any, end: int) -> Any:
         """Return an offset, at most at that epoch of the writer."""
-        return self._at(min(self.position(latest), end))
+        return latest if self.position(latest) <= end else self._at(end)
 
     def has_ended(self, start: Any, latest: Any) -> bool:
         """Never by itself: the writer tells the end of time with its watermark."""
@@ -158,8 +160,21 @@ class ChannelReader:
     def _steps(self, start: Any, end: Any) -> list[Step]:
         return self._written.between(self.position(start), self.position(end))
 
-    def _at(self, epoch: int) -> dict[str, Any]:
-        return {"region": self.writer, "channel": self.channel, "epoch": epoch}
+    def _at(self, epoch: int) -> Any:
+        # Where we are stays as it is: what led there may have been deleted since.
+        if self._start is not None and self.position(self._start) == epoch:
+            return self._start
+        place = {"region": self.writer, "channel": self.channel, "epoch": epoch}
+        token = self._written.decider(epoch - 1)
+        return {**place, "token": token} if token else place
+
+    def check_place(self, offset: Any) -> None:
+        """Check that the writer still has what was read of it.
+
+        Raises:
+            SourceError: It has not, or it is another channel.
+        """
+        self._written.look(self.position(offset), offset.get("token", ""))
 
     def position(self, offset: Any) -> int:
         """Return the first epoch of the writer that is not read at an offset.

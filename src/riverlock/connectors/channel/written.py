@@ -1,7 +1,9 @@
 """What the writer of a channel has decided, as a reader sees it.
 
-A position is the first epoch of the writer that is not read yet. Manifests are
-immutable, so each is read once; a new one is found by asking for the next number.
+A position is the first epoch of the writer that is not read yet, and the token of the
+run that decided the one before: a writer that was put back from a backup decides the
+same numbers again. Manifests are immutable, so each is read once; a new one is found by
+asking for the next number.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from riverlock.core.errors import SourceError, StorageNotFoundError
 from riverlock.snapshot.format.closed_numbers import CLOSED
 from riverlock.snapshot.format.records import Manifest
 from riverlock.snapshot.format.sealed import unseal
-from riverlock.snapshot.timeline import Span, spans
+from riverlock.snapshot.timeline import Span, decider, deciders, spans
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
@@ -31,6 +33,7 @@ class Step:
     watermark_us: int | None = None
     # Cuts whose markers come after its rows.
     markers: tuple[int, ...] = ()
+    history: tuple[tuple[int, str], ...] = ()
     timeline: tuple[Span, ...] = ()
 
 
@@ -53,12 +56,16 @@ class Written:
     _next: int | None = None
     _newest: Step | None = None
 
-    def look(self, position: int) -> None:
+    def look(self, position: int, token: str = "") -> None:
         """Read what was decided since; forget what is before the position.
+
+        Args:
+            position: The first epoch that is not read yet.
+            token: Of the run that decided the one before; empty: it is not known.
 
         Raises:
             SourceError: Rows that were not read yet are gone, or rows that were read
-                have been undone.
+                have been undone, or are not of this writer as it is now.
         """
         if self._next is None:
             self._next = position
@@ -72,12 +79,18 @@ class Written:
         self._check_no_gap(self._next)
         for epoch in [e for e in self._steps if e < position - 1]:
             del self._steps[epoch]
+        self._check_has(position - 1, token)
         self._check_not_undone(position)
 
     @property
     def end(self) -> int:
         """The first epoch that was not decided when we last looked."""
         return self._next or 0
+
+    def decider(self, epoch: int) -> str:
+        """Return the token of the run that decided an epoch, if that is known."""
+        step = self._steps[epoch] if epoch >= 0 and self._is_there(epoch) else None
+        return "" if step is None else decider(step)
 
     @property
     def markers(self) -> dict[int, int]:
@@ -154,6 +167,27 @@ class Written:
             " all regions to one snapshot",
         )
 
+    def _check_has(self, last: int, token: str) -> None:
+        """Refuse a writer that has not decided what was read: it was put back."""
+        if last < 0:
+            return
+        newest = self._newest
+        if newest is None or newest.epoch < last:
+            found = "which has no such epoch"
+        else:
+            known = deciders(newest, last)
+            if not token or known is None or token in known:
+                return
+            found = "which has another epoch of that number"
+        raise SourceError(
+            self.reader,
+            what=f"it has read epoch {last} of region {self.catalog.region!r},"
+            f" {found}: a backup of that region alone was put back, or one that was"
+            " made while the flow ran",
+            hint="nothing was changed; put back a backup of the whole store that was"
+            " made while nothing ran, or restore all regions to one snapshot",
+        )
+
     def _check_not_undone(self, position: int) -> None:
         last, newest = position - 1, self._newest
         if last < 0 or newest is None or last > newest.epoch:
@@ -176,5 +210,6 @@ def _step(manifest: Manifest, channel: str) -> Step:
         rows=0 if output is None else output.rows,
         watermark_us=None if output is None else output.watermark_us,
         markers=manifest.markers,
+        history=manifest.history,
         timeline=tuple(spans(manifest)),
     )

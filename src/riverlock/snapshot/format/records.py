@@ -329,6 +329,9 @@ class Named(Record, frozen=True):
     cut: int | None = None
     asked_us: int | None = None
     in_flight: tuple[InFlight, ...] = ()
+    # Tokens of the runs that decided these epochs, by region: numbers come again if a
+    # store is put back from a backup. Older writers have left none.
+    tokens: dict[str, str] = {}
 
 
 class CutProposal(Record, frozen=True):

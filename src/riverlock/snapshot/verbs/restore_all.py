@@ -81,11 +81,9 @@ def plan_restore_all(
             " flow runs",
         )
     parts = {}
-    for region, epoch in named.regions.items():
+    for region in named.regions:
         part = catalog.of(region)
-        parts[region] = plan_restore(
-            part, part.manifest(epoch), keep_output=keep_output
-        )
+        parts[region] = plan_restore(part, part.named(named), keep_output=keep_output)
     return RestoreAll(named=named, parts=parts, keep_output=keep_output)
 
 
