@@ -217,8 +217,9 @@ def test_what_a_reader_has_not_read_is_kept(tmp_path: Path) -> None:
     files = [e.path for e in writer.storage.list(f"{writer.paths.channels}to-east/")]
     assert files
     # A reader that has read everything keeps nothing but the last position.
-    west = Catalog(writer.storage, "west")
-    sweep(west, Retention(epochs=1, grace=timedelta(0)), now=later)
+    west, final = (Catalog(writer.storage, name) for name in ("west", "final"))
+    for region in (final, west):  # kept epochs of a reader keep what they have read
+        sweep(region, Retention(epochs=1, grace=timedelta(0)), now=later)
     assert len(west.epochs()) < len(before)
 
 
