@@ -75,14 +75,15 @@ def check(
 
 
 def _going_on(
-    parts: tuple[CompiledFlow, ...], engine: Engine, store: str
+    flow: Program, parts: tuple[CompiledFlow, ...], engine: Engine, store: str
 ) -> dict[str, Any]:
     """Return why a start would be refused, and what it would do to the state."""
     from riverlock.driver.starting.continuing import obstacles
+    from riverlock.driver.starting.left_regions import left_regions
     from riverlock.driver.starting.source_readers import readers_of
     from riverlock.program.regions import channel_columns
 
-    refusals: list[RiverlockError] = []
+    refusals: list[RiverlockError] = [*left_regions(_catalog(store), flow)]
     found: dict[str, Any] = {}
     columns: dict[str, Schema] = {}
     for part in parts:
@@ -202,7 +203,7 @@ def _told(flow: Program, engine: Engine, store: str | None) -> dict[str, Any]:
             for sink in sinks
             for made in sink["creates"]
         ],
-        **({} if store is None else _going_on(parts, engine, store)),
+        **({} if store is None else _going_on(flow, parts, engine, store)),
     }
 
 

@@ -16,6 +16,7 @@ from riverlock.core.errors import InvalidConfigError
 from riverlock.core.ids import MAIN_REGION
 from riverlock.driver.cut_keeper import CutKeeper
 from riverlock.driver.region_run import Run
+from riverlock.driver.starting.left_regions import check_left_regions
 from riverlock.program.regions import part_of, regions_of, topology_of
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.verbs.cut import DEFAULT_PROTOCOL, take_cut
@@ -46,7 +47,7 @@ class RegionsRun:
     ) -> None:
         """Open nothing yet."""
         names = regions_of(flow)
-        self._storage, self._options = storage, options
+        self._flow, self._storage, self._options = flow, storage, options
         self._keeper = CutKeeper(storage, topology_of(flow), options.clock)
         self._over = {name: threading.Event() for name in names}
         is_over = {name: event.is_set for name, event in self._over.items()}
@@ -76,6 +77,7 @@ class RegionsRun:
                 now_us=self._options.clock.now_us(),
                 then=withdraw_now,
             )
+            check_left_regions(Catalog(self._storage), self._flow)
             for name, run in self._runs.items():
                 columns = self._columns()
                 if not run.reads <= columns.keys():

@@ -11,6 +11,7 @@ from riverlock.driver.engine import while_it_is_there
 from riverlock.driver.handle import Handle
 from riverlock.driver.regions_run import RegionsRun
 from riverlock.driver.starting.continuing import check_continues, compiled_on
+from riverlock.driver.starting.left_regions import check_left_regions
 from riverlock.driver.starting.source_readers import readers_of
 from riverlock.driver.stop_signals import stopped_by_signals
 from riverlock.program.regions import channel_columns, part_of, regions_of
@@ -63,6 +64,8 @@ def check_start(flow: Program, engine: Engine, *, store: str | None = None) -> N
         RiverlockError: A start would be refused.
     """
     columns: dict[str, Schema] = {}
+    if store is not None:
+        check_left_regions(Catalog(open_storage(store)), flow)
     for region in regions_of(flow):
         part = part_of(flow, region)
         made = _checked(part, engine, columns, store=store)
@@ -73,8 +76,9 @@ def check_start(flow: Program, engine: Engine, *, store: str | None = None) -> N
         ):
             storage = open_storage(nowhere)
             if store is not None:
-                readers = readers_of(part, engine, storage, stack, columns)
-                check_continues(Catalog(open_storage(store), region), made, readers)
+                catalog = Catalog(open_storage(store), region)
+                readers = readers_of(part, engine, catalog.storage, stack, columns)
+                check_continues(catalog, made, readers)
             for write in part.writes:
                 sink = engine.committer(write, made.uses[write.uid], storage)
                 if isinstance(sink, Probed):

@@ -17,10 +17,15 @@ from tests.unit.snapshot.builders import manifest
 import riverlock as rl
 from riverlock.connectors.channel.ends import ChannelSource
 from riverlock.connectors.channel.reader import ChannelReader
-from riverlock.core.errors import SnapshotNotFoundError, SourceError
+from riverlock.core.errors import (
+    SnapshotNotFoundError,
+    SourceError,
+    StateSchemaError,
+)
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.local import LocalStorage
 from riverlock.storage.open import open_storage
+from riverlock.testing import rows
 
 
 def put_back(backup: Path, store: Path, *regions: str) -> None:
@@ -47,11 +52,18 @@ def test_a_writer_that_was_put_back_alone_ends_the_start(
     before = epochs(store)
     given += transfers(100)[80:]
 
+    with pytest.raises(SourceError, match="has no such epoch"):
+        ledger(given).check(store=str(store), execution="local")
     with pytest.raises(SourceError, match="has no such epoch") as told:
         run(ledger(given), str(store))
 
     assert "backup" in str(told.value)
     assert epochs(store) == before, "no region has decided anything"
+    # A backup of the whole store is what helps.
+    put_back(tmp_path / "backup", store, "main", "east", "west", "final")
+    ledger(given).check(store=str(store), execution="local")
+    run(ledger(given), str(store))
+    assert arrived(str(store)) == expected(given)
 
 
 def test_a_reader_that_was_put_back_alone_reads_again(tmp_path: Path) -> None:
@@ -189,3 +201,53 @@ def test_a_name_of_one_region_too(tmp_path: Path) -> None:
         rl.open(str(flow.store)).at("then")
     with pytest.raises(SnapshotNotFoundError, match="another epoch of that number"):
         rl.stores.restore(f"{flow.store}@then")
+
+
+def chain(given: list[Any], region: str | None, *retired: str) -> rl.Flow:
+    """Return a flow whose second operator is in a region, or in that of the first."""
+
+    class Counted(rl.Process):
+        output = "target string, n long"
+        n = rl.Value("long", default=0)
+
+        def on_event(self, transfer: Any, ctx: rl.Context) -> Any:
+            self.n += 1
+            yield transfer.target, self.n
+
+    flow = rl.Flow("chain", key_groups=8)
+    columns = "source string, target string, amount long"
+    first = flow.read(rows(columns, given), uid="in").key_by("target")
+    stream = first.process(Counted(), uid="first")
+    if region is not None:
+        stream = (
+            stream.region(region, uid="x")
+            .key_by("target")
+            .process(Counted(), uid="second")
+        )
+    stream.write(rl.sinks.memory(), uid="out")
+    return flow.retired(*retired)
+
+
+@pytest.mark.parametrize("region", [None, "another"])
+def test_code_without_a_region_that_has_state_is_refused(
+    tmp_path: Path, region: str | None
+) -> None:
+    store, given = tmp_path / "s", transfers(20)
+    run(chain(given, "here"), str(store))
+    before = epochs(store)
+
+    new = chain(given, region)
+    for act in (
+        lambda: new.check(store=str(store), execution="local"),
+        lambda: run(new, str(store)),
+        lambda: run(new, str(store)),
+    ):
+        with pytest.raises(StateSchemaError, match="no region 'here'") as told:
+            act()
+        assert told.value.operator == "second"
+        assert "flow.retired('second')" in told.value.hint
+        assert epochs(store) == before
+
+    given += transfers(30)[20:]
+    run(chain(given, region, "second"), str(store))
+    run(chain(given, region), str(store))
