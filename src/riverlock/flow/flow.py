@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from riverlock.connectors.base.sink import check_dead_letter_sink
 from riverlock.connectors.base.source import Source
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.guarantees import EXACTLY_ONCE
+from riverlock.core.ids import MAIN_REGION
 from riverlock.core.keywords import told_methods
 from riverlock.core.types import schema_of
 from riverlock.flow.engine_door import engines
 from riverlock.flow.stream import Stream
 from riverlock.program.drawing.drawn import drawn
 from riverlock.program.graph import Read
+from riverlock.program.guarantees import check_guarantee
 from riverlock.program.program import Program
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from riverlock.connectors.base.sink import Sink
+    from riverlock.core.guarantees import Guarantee
     from riverlock.driver.handle import Handle
     from riverlock.driver.run_options import RunKeywords
     from riverlock.program.drawing.graph_model import Graph
@@ -47,7 +51,12 @@ class Flow:
     """
 
     def __init__(
-        self, name: str, *, key_groups: int = 128, on_error: Sink | None = None
+        self,
+        name: str,
+        *,
+        key_groups: int = 128,
+        on_error: Sink | None = None,
+        guarantee: Guarantee = EXACTLY_ONCE,
     ) -> None:
         """Name the flow.
 
@@ -56,12 +65,17 @@ class Flow:
             key_groups: Upper bound of the parallelism for ever; fixed by the store.
             on_error: A sink for records that make user code raise. By default there is
                 none: the epoch fails and the error names the record.
+            guarantee: What sinks are promised that are in no other region; see
+                ``Stream.region``.
 
         Raises:
-            InvalidFlowError: Name or number are out of bounds.
+            InvalidFlowError: Name or number are out of bounds, or there is no such
+                guarantee.
         """
         check_dead_letter_sink("Flow(on_error=)", on_error)
+        check_guarantee("Flow(guarantee=)", guarantee)
         self._program = Program(name, key_groups=key_groups, on_error=on_error)
+        self._program.guarantees[MAIN_REGION] = guarantee
 
     @property
     def name(self) -> str:

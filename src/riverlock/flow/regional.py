@@ -9,9 +9,11 @@ from riverlock.core.errors import InvalidFlowError
 from riverlock.core.hidden_columns import TIME
 from riverlock.core.ids import check_name
 from riverlock.program.graph import EventTime, Read, Write
+from riverlock.program.guarantees import declare_guarantee
 from riverlock.program.regions import has_time, region_of
 
 if TYPE_CHECKING:
+    from riverlock.core.guarantees import Guarantee
     from riverlock.core.types import Schema
     from riverlock.flow.stream import Stream
     from riverlock.program.graph import Node
@@ -30,7 +32,9 @@ class Regional:
     def _next(self, node: Node, schema: Schema | None) -> Stream:
         raise NotImplementedError
 
-    def region(self, name: str, *, uid: str | None = None) -> Stream:
+    def region(
+        self, name: str, *, guarantee: Guarantee | None = None, uid: str | None = None
+    ) -> Stream:
         """Continue the stream in another region of the flow.
 
         A region has epochs, a pace and a recovery of its own. Rows cross over through a
@@ -40,6 +44,13 @@ class Regional:
 
         Args:
             name: The region; several streams may enter the same one.
+            guarantee: What its sinks are promised after a failure. ``exactly once``, if
+                nothing is said. ``at least once``: rows leave as soon as a task has
+                them, where the sink can take them then, and may repeat. ``at most
+                once``: rows are handed over once, and after a failure the region goes
+                on with the newest input, so rows may be missing. State is right in all
+                three. Of a region that is entered twice, say it once, or twice the
+                same.
             uid: Stable name of the channel; keep it when the code changes.
         """
         check_name("region", name)
@@ -51,6 +62,7 @@ class Regional:
                 expected="another region",
                 found=f"the region that the stream is in: {writer!r}",
             )
+        declare_guarantee(program, name, guarantee)
         channel = program.take_uid(uid, f"to-{name}")
         read = program.take_uid(f"{channel}-read", "channel", of=channel)
         sink = ChannelSink(name=channel, reader=name)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import InvalidFlowError
+from riverlock.core.guarantees import EXACTLY_ONCE
 from riverlock.core.ids import MAIN_REGION, check_name
 from riverlock.program.graph import Keyed, Output, Read, RowWise, Write, inputs_of
 from riverlock.program.meaning import settings_of
 
 if TYPE_CHECKING:
     from riverlock.connectors.base.sink import Sink
+    from riverlock.core.guarantees import Guarantee
     from riverlock.flow.stream import Stream
     from riverlock.program.graph import Node
 
@@ -43,6 +45,7 @@ class Program:
         retired_columns: Columns that older epochs read and nobody needs, each with the
             uid of its source.
         abandoned: Sinks whose rows of an epoch are given up: uid and epoch.
+        guarantees: What regions promise, where that was said.
         region: Which part of the flow this is (``regions.part_of``).
         is_part: Whether the flow has other regions.
     """
@@ -71,9 +74,15 @@ class Program:
         self.retired: frozenset[str] = frozenset()
         self.retired_columns: frozenset[tuple[str, str]] = frozenset()
         self.abandoned: frozenset[tuple[str, int]] = frozenset()
+        self.guarantees: dict[str, Guarantee] = {}
         self.region = MAIN_REGION
         self.is_part = False
         self._uids: dict[str, str] = {}
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What this part promises about rows that leave it."""
+        return self.guarantees.get(self.region, EXACTLY_ONCE)
 
     def add(self, node: Keyed) -> Output:
         """Add keyed work, and the sink of what its user code fails at.
