@@ -120,6 +120,10 @@ class PublishedEpoch:
     tries: Mapping[str, int] = field(default_factory=dict)
     troubles: Mapping[str, SinkError] = field(default_factory=dict)
 
+    def awaits(self, sink: str, epoch: int) -> bool:
+        """Tell whether an answer of a sink is about what we wait for."""
+        return epoch == self.manifest.epoch and sink in self.waiting
+
     def with_committed(self, sink: str) -> PublishedEpoch:
         """Return the epoch with one sink less to wait for."""
         troubles = {s: e for s, e in self.troubles.items() if s != sink}

@@ -18,6 +18,7 @@ __all__ = [
     "AbortEpoch",
     "CleanUp",
     "CommitSink",
+    "GiveUpSink",
     "Instruction",
     "PlanInputs",
     "PublishStatus",
@@ -43,12 +44,14 @@ class PlanInputs(_Instruction):
     Attributes:
         retry_of: Plan of the aborted epoch this one redoes: its ranges must be used
             again. None if they are no longer what they were.
+        skips: Whether to leave out what waits, and go on with the newest input.
     """
 
     epoch: int
     turn: int
     parent: Manifest | None
     retry_of: PlannedInputs | None
+    skips: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +102,15 @@ class RetrySink(_Instruction):
     output: SinkOutput
     delay_us: int
     attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUpSink(_Instruction):
+    """Note that a sink may lack rows of an epoch, and never gets them; no answer."""
+
+    epoch: int
+    sink: str
+    rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +173,7 @@ Instruction: TypeAlias = (
     | PutManifest
     | CommitSink
     | RetrySink
+    | GiveUpSink
     | PublishStatus
     | CleanUp
     | AbortEpoch

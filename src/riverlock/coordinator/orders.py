@@ -10,7 +10,14 @@ if TYPE_CHECKING:
     from riverlock.coordinator.epoch import PendingEpoch, PublishedEpoch, SealedEpoch
     from riverlock.coordinator.events import AbortReason
 
-__all__ = ["abort", "commit_sinks", "put_manifest", "retry_sink", "run_stage"]
+__all__ = [
+    "abort",
+    "commit_sinks",
+    "give_up_sink",
+    "put_manifest",
+    "retry_sink",
+    "run_stage",
+]
 
 
 def run_stage(pending: PendingEpoch, stage: str, parallelism: int) -> do.RunStage:
@@ -59,6 +66,16 @@ def retry_sink(published: PublishedEpoch, sink: str, delay_us: int) -> do.RetryS
         output=published.manifest.outputs[sink],
         delay_us=delay_us,
         attempt=published.tries[sink],
+    )
+
+
+def give_up_sink(published: PublishedEpoch, sink: str) -> do.GiveUpSink:
+    """Order to note that a sink may lack rows of an epoch."""
+    return do.GiveUpSink(
+        region=published.region,
+        epoch=published.manifest.epoch,
+        sink=sink,
+        rows=published.manifest.outputs[sink].rows,
     )
 
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InternalError
+from riverlock.core.guarantees import EXACTLY_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from riverlock.coordinator.restart import RestartPolicy
+    from riverlock.core.guarantees import Guarantee
     from riverlock.snapshot.format.records import (
         ChannelColumns,
         Meaning,
@@ -85,6 +87,9 @@ class RegionPlan:
             its watermark is told, rows do not move it.
         columns: Columns of sources and of steps of user code, as DDL.
         meanings: What uids stand for.
+        guarantee: What is promised about rows that leave the region.
+        begins_at_newest: Whether a failure came before this run, and the region goes on
+            with the newest input then.
         restart: What to do after a failure.
     """
 
@@ -107,6 +112,8 @@ class RegionPlan:
     event_times: Mapping[str, int | None] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     meanings: Mapping[str, Meaning] = field(default_factory=dict)
+    guarantee: Guarantee = EXACTLY_ONCE
+    begins_at_newest: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a plan that no epoch could follow.

@@ -20,6 +20,7 @@ from riverlock.coordinator import events as ev
 from riverlock.coordinator import instructions as do
 from riverlock.coordinator import orders
 from riverlock.coordinator.beside import Beside
+from riverlock.coordinator.delivery import is_given_up, settled_by_now
 from riverlock.coordinator.epoch import (
     PendingEpoch,
     PlannedInputs,
@@ -61,6 +62,7 @@ from riverlock.core.errors import (
     SinkUnavailableError,
     StorageError,
 )
+from riverlock.core.guarantees import AT_MOST_ONCE
 
 if TYPE_CHECKING:
     from riverlock.coordinator.plan import RegionPlan
@@ -89,6 +91,8 @@ class RegionCoordinator:
         # How often an input's system did not answer, since one last did.
         self._waits = 0
         self._stopping = False
+        # Whether the next plan is to go on with the newest input.
+        self._skips = plan.begins_at_newest
         self._beside = Beside(plan.parallelism)
 
     @property
@@ -165,10 +169,13 @@ class RegionCoordinator:
         if newest.run > self.plan.run:
             return self._on_fenced(f"run {newest.run}")
         self._parent = passed_over(newest, event.settled)
+        # After our own put only its answer was lost.
+        is_ours = lost is not None and newest.run == self.plan.run
         # Sinks may not have committed it: its run may have died just after the put.
-        commit = self._commit(self._parent, settled=event.settled)
-        if lost is None or newest.run == self.plan.run:
-            return commit  # after our own put only its answer was lost
+        settled = settled_by_now(newest, event.settled, is_undelivered=is_ours)
+        commit = self._commit(self._parent, settled=settled)
+        if lost is None or is_ours:
+            return commit
         cause = f"run {newest.run} was faster"
         return (orders.abort(lost, ev.AbortReason.RACE, cause), *commit)
 
@@ -214,7 +221,9 @@ class RegionCoordinator:
             turn=self._turn,
             parent=self._parent,
             retry_of=retry_of,
+            skips=self._skips,
         )
+        self._skips = False
         return (plan,)
 
     def _begin(self, event: ev.Planned, retry_of: PlannedInputs | None) -> Orders:
@@ -274,7 +283,8 @@ class RegionCoordinator:
             case ev.StageFailed():
                 error = aborted_error(event, epoch_after(self._parent))
                 # Ranges that are no more could only fail again.
-                is_gone = event.reason is ev.AbortReason.CHANGED
+                self._skips = self.plan.guarantee == AT_MOST_ONCE
+                is_gone = self._skips or event.reason is ev.AbortReason.CHANGED
                 again = Planning(retry_of=None if is_gone else pending.planned)
                 if event.reason is ev.AbortReason.AWAY:
                     then = self._wait_for_input(again, error)
@@ -350,15 +360,16 @@ class RegionCoordinator:
         if not isinstance(state, Committing):
             return ()
         published = state.published
-        if event.epoch != published.manifest.epoch:
-            return ()
-        if event.sink not in published.waiting:
+        if not published.awaits(event.sink, event.epoch):
             return ()
         if isinstance(event, ev.SinkFailed):
             return self._on_sink_failed(published, event)
-        published = published.with_committed(event.sink)
+        return self._on_sink_done(published, event.sink)
+
+    def _on_sink_done(self, published: PublishedEpoch, sink: str) -> Orders:
+        published = published.with_committed(sink)
         self._enter(Committing(published=published))
-        return () if published.waiting else self._complete(event.epoch)
+        return () if published.waiting else self._complete(published.manifest.epoch)
 
     def _complete(self, epoch: int) -> Orders:
         self._failures = self._waits = 0
@@ -372,13 +383,15 @@ class RegionCoordinator:
         self, published: PublishedEpoch, event: ev.SinkFailed
     ) -> Orders:
         error = sink_error(event)
+        if is_given_up(published.manifest, error):
+            note = orders.give_up_sink(published, event.sink)
+            return (note, *self._on_sink_done(published, event.sink))
         published = published.with_trouble(event.sink, error)
         self._enter(Committing(published=published))
-        tries = published.tries[event.sink]
         # An outage ends, whenever that is; other trouble may be there for good.
         is_away = isinstance(error, SinkUnavailableError)
         wait_us = patient_delay_us if is_away else delay_us
-        delay = wait_us(self.plan.restart, tries)
+        delay = wait_us(self.plan.restart, published.tries[event.sink])
         if delay is None or self._stopping or isinstance(error, CommitRejectedError):
             return self._stop(error)
         return (orders.retry_sink(published, event.sink, delay),)
@@ -386,15 +399,11 @@ class RegionCoordinator:
     # Backing off and stopping.
 
     def _on_control(self, event: ev.Restarted | ev.StopRequested | ev.Fenced) -> Orders:
-        match event:
-            case ev.Restarted():
-                return self._on_restarted()
-            case ev.StopRequested():
-                return self._on_stop_requested()
-            case ev.Fenced():
-                return self._on_fenced(event.owner)
-            case _:
-                assert_never(event)
+        if isinstance(event, ev.Fenced):
+            return self._on_fenced(event.owner)
+        if isinstance(event, ev.StopRequested):
+            return self._on_stop_requested()
+        return self._on_restarted()
 
     def _back_off(
         self,

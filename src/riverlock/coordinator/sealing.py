@@ -13,6 +13,7 @@ import msgspec
 
 from riverlock.coordinator.epoch import SealedEpoch, epoch_after
 from riverlock.coordinator.watermarks import advanced, operator_watermark
+from riverlock.core.guarantees import AT_MOST_ONCE
 from riverlock.snapshot.format.records import (
     FORMAT,
     InputRange,
@@ -79,6 +80,7 @@ def seal(
         markers=planned.markers.bears,
         borne=planned.markers.borne,
         heard=planned.markers.heard,
+        guarantee=plan.guarantee,
         metrics={"stages": {s: _metrics(pending.votes[s]) for s in plan.stages}},
     )
     return SealedEpoch(
@@ -248,6 +250,8 @@ def _told(
 def _before(sink: str, plan: RegionPlan, parent: Manifest | None) -> int | None:
     """Return the newest epoch that a sink has for sure: all of the parent's have it."""
     known = None if parent is None else parent.outputs.get(sink)
+    if plan.guarantee == AT_MOST_ONCE:
+        return None  # it may lack any
     if known is None or known.place != plan.places.get(sink, ""):
         return None
     assert parent is not None

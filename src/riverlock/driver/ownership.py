@@ -42,6 +42,8 @@ class Heartbeat:
         self._catalog, self._run, self._on_fenced = catalog, run, on_fenced
         self._stop = threading.Event()
         self._count = 0
+        # Whether the run could end now with nothing half done.
+        self.is_well = True
         self.owner: Run | None = None
         self._on_request: Callable[[Request], None] | None = None
         self._last_request = 0
@@ -134,5 +136,6 @@ class Heartbeat:
             started=process_start(self._run.pid) or "",
             count=self._count,
             has_ended=has_ended,
+            has_failed=has_ended and not self.is_well,
         )
         self._catalog.storage.put(self._catalog.paths.owner, seal(beat))

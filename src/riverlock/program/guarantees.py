@@ -92,9 +92,7 @@ class Way:
         is_repeating = self.guarantee == AT_LEAST_ONCE
         if is_repeating and any(each == AT_MOST_ONCE for _, each in self.before):
             return NEITHER
-        return max(
-            (self.guarantee, *(each for _, each in self.before)), key=_weakness
-        )
+        return max((self.guarantee, *(each for _, each in self.before)), key=_weakness)
 
     def __str__(self) -> str:
         """Return it in words."""

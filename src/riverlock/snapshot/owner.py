@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.format.records import Run
 
-__all__ = ["Beat", "Life", "life_of", "process_start", "read_beat"]
+__all__ = ["Beat", "Life", "ended_well", "life_of", "process_start", "read_beat"]
 
 # Several beats: a busy machine or a slow store delays one or two.
 _SILENCE_SECONDS = 5.0
@@ -32,6 +32,8 @@ class Beat(msgspec.Struct):
     started: str  # start time of the process, against reused pids
     count: int
     has_ended: bool = False
+    # It ended, but in the middle of its work.
+    has_failed: bool = False
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +79,15 @@ def read_beat(catalog: Catalog) -> Beat | None:
         return read_hint(catalog.storage.get(catalog.paths.owner), Beat)
     except StorageNotFoundError:
         return None
+
+
+def ended_well(catalog: Catalog) -> bool:
+    """Tell whether the newest run, if there was one, ended with nothing half done."""
+    numbers = [number for number, _ in catalog.listed_runs()]
+    beat = read_beat(catalog)
+    if not numbers or beat is None:
+        return not numbers
+    return beat.run == max(numbers) and beat.has_ended and not beat.has_failed
 
 
 def life_of(catalog: Catalog, run: Run) -> Life:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from riverlock.core.guarantees import AT_MOST_ONCE
+
 if TYPE_CHECKING:
     from riverlock.snapshot.format.records import Manifest
 
@@ -60,7 +62,7 @@ def given(manifest: Manifest, sink: str) -> int | None:
     None: it is not known, or there is none.
     """
     output = manifest.outputs.get(sink)
-    if output is None:
+    if output is None or manifest.guarantee == AT_MOST_ONCE:
         return None
     has_rows = bool(output.tokens or output.replaces)
     # A restored epoch orders, at most, that output is taken out of sight.

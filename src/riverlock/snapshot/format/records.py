@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from riverlock.core.guarantees import EXACTLY_ONCE
+
 __all__ = [
     "FORMAT",
     "Change",
@@ -201,6 +203,9 @@ class InputRange(Record, frozen=True):
     start: Any
     end: Any
     rows: int | None = None
+    # Rows before ``start`` that the region left out after a failure; None: it is not
+    # known how many. Only `at most once`.
+    skipped: int | None = 0
 
 
 class PartitionTime(Record, frozen=True):
@@ -303,6 +308,8 @@ class Manifest(Record, frozen=True):
     markers: tuple[int, ...] = ()
     borne: tuple[int, ...] = ()
     heard: int | None = None
+    # What the region promised when it was decided.
+    guarantee: str = EXACTLY_ONCE
     metrics: dict[str, Any] = {}
 
 

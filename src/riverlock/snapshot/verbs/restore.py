@@ -21,6 +21,7 @@ from riverlock.core.errors import (
     SnapshotError,
     StorageNotFoundError,
 )
+from riverlock.core.guarantees import AT_MOST_ONCE, EXACTLY_ONCE
 from riverlock.snapshot.claims import claim, describe, release
 from riverlock.snapshot.format.records import CHANNEL, InputRange, SinkOutput
 from riverlock.snapshot.format.run_status import Status
@@ -176,6 +177,8 @@ def is_open(catalog: Catalog, newest: Manifest | None) -> bool:
     if (
         newest is None
         or is_restored(newest)
+        # Nobody will give it to them.
+        or newest.guarantee == AT_MOST_ONCE
         or not any(o.tokens or o.replaces for o in newest.outputs.values())
     ):
         return False
@@ -294,6 +297,8 @@ def _manifest(plan: Restore, run: Run, *, now_us: int, why: str) -> Manifest:
         # Markers stay with the rows that they come after.
         markers=(),
         borne=(),
+        # It has no rows, but orders that sinks must carry out.
+        guarantee=EXACTLY_ONCE,
         metrics={
             "restored": {
                 "why": why,
