@@ -165,6 +165,7 @@ class RegionDriver:
         """
         try:
             if self._await_sinks():
+                self.heartbeat.is_well = False
                 self._loop(RegionCoordinator(self.plan))
         finally:
             self._tell_progress(has_ended=True)
@@ -247,6 +248,8 @@ class RegionDriver:
             case do.RetrySink():
                 self._sleep(order.delay_us)
                 return self._commit(order)
+            case do.GiveUpSink():
+                self._report.gave_up(order)
             case do.PublishStatus():
                 return self._publish(order.epoch)
             case do.CleanUp():
@@ -310,6 +313,7 @@ class RegionDriver:
             return fenced
         if self.max_epochs is not None and self._epochs >= self.max_epochs:
             return ev.StopRequested(region=self.plan.region)
+        self.planner.skipping.is_due |= order.skips
         try:
             planned = self._again(order.retry_of) or self._next(order.parent)
         except Exception as error:  # noqa: BLE001 - readers run user code and drivers
@@ -481,6 +485,7 @@ class RegionDriver:
 
     def _end(self, error: RiverlockError | None) -> None:
         self._ended, self._error = True, error
+        self.heartbeat.is_well |= error is None
         if self._fenced() is not None:
             return  # the status belongs to the other run now
         state = "stopped" if error is None else "failed"

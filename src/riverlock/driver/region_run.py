@@ -42,6 +42,7 @@ from riverlock.snapshot.format.requests import add_request, taken_at
 from riverlock.snapshot.format.run_status import Status
 from riverlock.snapshot.format.store_layout import FLOW
 from riverlock.snapshot.format.stored_parameters import check_change, renamed
+from riverlock.snapshot.owner import ended_well
 from riverlock.snapshot.retention.policy import Retention
 from riverlock.snapshot.starts import announced, withdraw
 
@@ -241,6 +242,7 @@ class Run:
         record, newest = self._checked(compiled, readers)
         tell_unnamed(flow)
         tell_endless_states(flow)
+        was_well = ended_well(self._catalog)
         owner = claim(self._catalog, now_us=options.clock.now_us())
         parts = LoopParts(
             flow=flow,
@@ -250,11 +252,13 @@ class Run:
             options=options,
             owner=owner,
             flow_id=record.id,
+            was_well=was_well,
         )
         tasks = parts.tasks()
         deployed = engine.deploy(tasks, readers)
         stack.callback(deployed.close)
         heartbeat = self._beating(owner, deployed, stack)
+        heartbeat.is_well = was_well
         newest = self._rechecked(compiled, readers, newest)
         adoption = Adoption(self._catalog, compiled, owner)
         if newest is not None:

@@ -21,6 +21,7 @@ from riverlock.driver.intake.input_watermarks import (
     declared_marks,
     moved_along,
 )
+from riverlock.driver.intake.skipping import Skipping, tell_left_out
 from riverlock.snapshot.format.records import InputRange
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Planner:
         told: The source that tells the watermark of a declaration, by its uid.
         channels: What other regions read of this one.
         cuts: What cuts mean for this region; None: it is the only one.
+        skipping: What a region leaves out after a failure.
         passing: The declarations whose rows reach a channel, or come from one, without
             an operator.
     """
@@ -68,6 +70,7 @@ class Planner:
     told: Mapping[str, str] = field(default_factory=dict)
     channels: Mapping[str, ChannelPlan] = field(default_factory=dict)
     cuts: RegionCuts | None = None
+    skipping: Skipping = field(default_factory=Skipping)
     passing: tuple[tuple[EventTime, ...], ...] = ()
     _intake: Intake | None = None
     _latest: dict[str, Any] = field(default_factory=dict)
@@ -118,6 +121,7 @@ class Planner:
         has_rows = any(r.start != r.end for r in inputs.values())
         is_due = (
             has_rows
+            or any(r.skipped != 0 for r in inputs.values())
             or self._is_timer_due(parent, marks, now_us)
             or self._is_end_untold(parent, marks)
             or (self._intake is not None and self._intake.is_unheard)
@@ -128,6 +132,8 @@ class Planner:
             is_due |= bool(markers.bears)
         if not is_due and not is_asked:
             return None
+        self.skipping.taken()
+        tell_left_out(inputs)
         if parent is not None and now_us < parent.now_us:
             log.warning(
                 "the clock says %s, but had come to %s in epoch %s; going on with what"
@@ -249,19 +255,29 @@ class Planner:
             is_open = not self.stops_at_end or reader in following
             if is_open or uid not in self._latest:
                 self._latest[uid] = reader.latest(starts[uid])
-        allowed = dict(self._latest)
-        if self.cuts is not None:
-            self._intake = self.cuts.look(parent, starts)
-            for uid, reader in self.readers.items():
-                allowed[uid] = self._intake.limit(reader, starts[uid], allowed[uid])
-        self._allowed = allowed
+        intake = None if self.cuts is None else self.cuts.look(parent, starts)
+
+        def limit(uid: str, end: Any) -> Any:
+            if intake is None:
+                return end
+            return intake.limit(self.readers[uid], begins[uid], end)
+
+        begins, self._intake = starts, intake
+        self._allowed = {uid: limit(uid, end) for uid, end in self._latest.items()}
+        left_out = self.skipping.left_out(self.readers, starts, self._latest, limit)
+        starts = starts | {uid: each.until for uid, each in left_out.items()}
         fixed, self._fixed = self._fixed, None
         if fixed is None or {u: r.start for u, r in fixed.items()} != starts:
             fixed = self._share(starts)
         for uid, span in fixed.items():
             reader = self.readers[uid]
             self.lag_rows[uid] = reader.rows_between(span.end, self._latest[uid])
-        return fixed
+        return {
+            uid: msgspec.structs.replace(span, skipped=left_out[uid].rows)
+            if uid in left_out
+            else span
+            for uid, span in fixed.items()
+        }
 
     def _share(self, starts: Mapping[str, Any]) -> dict[str, InputRange]:
         """Share the rows that an epoch may take among the sources that have any."""
@@ -331,6 +347,7 @@ def planned_event(region: str, turn: int, planned: PlannedInputs) -> Planned:
         seed=planned.seed,
         started_us=planned.started_us,
         markers=planned.markers,
+        gaps=frozenset(u for u, r in planned.inputs.items() if r.skipped != 0),
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.connectors.outputs import sink_plans
 from riverlock.coordinator.plan import RegionPlan
+from riverlock.core.guarantees import AT_MOST_ONCE
 from riverlock.core.times import duration_us
 from riverlock.driver.intake.admission import Admission
 from riverlock.driver.intake.autoscale import Autoscale
@@ -45,6 +46,7 @@ class LoopParts:
         options: How to run it.
         owner: The run.
         flow_id: The id of the flow, as the store has it.
+        was_well: Whether the run before, if any, ended with nothing half done.
     """
 
     flow: Program
@@ -54,6 +56,7 @@ class LoopParts:
     options: RunOptions
     owner: Owner
     flow_id: str
+    was_well: bool
 
     def tasks(self) -> StageTasks:
         """Return the tasks of its stages."""
@@ -113,6 +116,8 @@ class LoopParts:
             },
             columns=compiled.columns,
             meanings=compiled.meanings,
+            guarantee=self.flow.guarantee,
+            begins_at_newest=self.flow.guarantee == AT_MOST_ONCE and not self.was_well,
         )
 
     def planner(self, readers: dict[str, Reader]) -> Planner:

@@ -20,6 +20,7 @@ __all__ = [
     "late_rows",
     "phases_of",
     "rows_by_source",
+    "skipped_rows",
     "status_of",
 ]
 
@@ -52,6 +53,9 @@ class Status(Record, frozen=True, kw_only=True):
         bad_rows: Rows of this run that could not be parsed.
         files_set_aside: Files and folders that are not read; the log says why.
         late_rows: Records of this run that came too late.
+        skipped_rows: Rows of sources that this run left out after a failure, as far as
+            sources can tell: its region is `at most once`.
+        undelivered_rows: Rows of this run that sinks may lack, and never get; the same.
         dead_letters: Records of the epoch that went to ``on_error`` sinks.
         error: What the run waits for, or what ended it.
         committed: The newest epoch that all sinks are known to have.
@@ -78,6 +82,8 @@ class Status(Record, frozen=True, kw_only=True):
     bad_rows: int = 0
     files_set_aside: int = 0
     late_rows: int = 0
+    skipped_rows: int = 0
+    undelivered_rows: int = 0
     dead_letters: int = 0
     error: str | None = None
     committed: int | None = None
@@ -134,6 +140,11 @@ def late_rows(manifest: Manifest) -> int:
     """Return how many records of an epoch came too late."""
     stages: dict[str, Any] = manifest.metrics.get("stages", {})
     return int(sum(s.get("late_rows", 0) for s in stages.values()))
+
+
+def skipped_rows(manifest: Manifest) -> int:
+    """Return how many rows were left out before an epoch, as far as sources know."""
+    return sum(read.skipped or 0 for read in manifest.inputs.values())
 
 
 def status_of(
