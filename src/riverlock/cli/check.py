@@ -15,10 +15,12 @@ from riverlock.cli.command import command
 from riverlock.cli.run import open_app, session_options
 from riverlock.cli.set import parameter_rows
 from riverlock.cli.state import kind
+from riverlock.connectors.base.direct import promised
 from riverlock.connectors.base.sink import Making, Probed
 from riverlock.core.errors import DefinitionError, SinkError, SinkUnavailableError
 from riverlock.flow.inside import program_of
 from riverlock.operators.endless_state import endless_states
+from riverlock.program.guarantees import ways_to_sinks
 
 if TYPE_CHECKING:
     from riverlock.connectors.base.committer import Committer
@@ -165,11 +167,19 @@ def _told(flow: Program, engine: Engine, store: str | None) -> dict[str, Any]:
             write.uid: engine.committer(write, uses[write.uid], storage)
             for write in flow.writes
         }
+        ways = {uid: str(way) for uid, way in ways_to_sinks(flow).items()}
+        guarantees = {w.uid: p.flow.guarantee for p in parts for w in p.flow.writes}
         sinks = [
             {
                 "uid": write.uid,
                 "kind": write.sink.kind,
-                "guarantee": committers[write.uid].guarantee,
+                "guarantee": promised(
+                    write.sink,
+                    uses[write.uid],
+                    guarantees[write.uid],
+                    committers[write.uid].guarantee,
+                ),
+                "along": ways.get(write.uid),
                 **_asked(committers[write.uid]),
             }
             for write in flow.writes
@@ -269,6 +279,7 @@ def _print(found: dict[str, Any]) -> None:
                 for s in found["sinks"]
             ],
         )
+        _print_ways(found)
     _print_notes(found)
     for sink in troubles:
         mark = click.style(f"sink {sink['uid']}: ", fg="red")
@@ -279,6 +290,14 @@ def _print(found: dict[str, Any]) -> None:
         click.echo(click.style("refused: ", fg="red", bold=True) + said)
     for hint in found.get("hints", ()):
         click.echo(f"  next  {hint}")
+
+
+def _print_ways(found: dict[str, Any]) -> None:
+    """Show what sinks are promised along their whole path, unless it is plain."""
+    along = [(s["uid"], s["along"]) for s in found["sinks"] if s["along"]]
+    if any(said != "exactly once (region main)" for _, said in along):
+        click.echo("\nafter a failure, along the whole path")
+        text.table(("sink", "rows are there"), along)
 
 
 def _print_notes(found: dict[str, Any]) -> None:

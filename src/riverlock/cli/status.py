@@ -13,6 +13,7 @@ from riverlock.cli.command import command, open_starting, store_argument
 from riverlock.cli.ranges import position
 from riverlock.cli.set import parameter_rows, print_parameters
 from riverlock.core.errors import StorageNotFoundError
+from riverlock.core.guarantees import EXACTLY_ONCE
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
@@ -207,7 +208,12 @@ def _figures(newest: Manifest, known: Status, live: Status | None) -> dict[str, 
         if live is not None and is_current
         else 0,
         "late_rows": live.late_rows if live is not None and is_current else 0,
+        "skipped_rows": live.skipped_rows if live is not None and is_current else 0,
+        "undelivered_rows": live.undelivered_rows
+        if live is not None and is_current
+        else 0,
         "dead_letters": known.dead_letters,
+        "guarantee": newest.guarantee,
         "code": newest.code,
     }
 
@@ -291,6 +297,12 @@ def _screen(found: dict[str, Any], now: int) -> dict[str, str]:
         "parallelism": str(found["parallelism"]),
         "store": found["store"],
     }
+    if found["guarantee"] != EXACTLY_ONCE:
+        shown["guarantee"] = found["guarantee"]
+    if found["skipped_rows"]:
+        shown["skipped rows"] = text.count(found["skipped_rows"])
+    if found["undelivered_rows"]:
+        shown["rows not delivered"] = text.count(found["undelivered_rows"])
     if found["bad_rows"]:
         shown["bad rows"] = text.count(found["bad_rows"])
     if found["files_set_aside"]:

@@ -38,11 +38,9 @@ class TableStager:
         """Write one file.
 
         Raises:
-            SinkError: The sink could not take a row once the epoch is decided.
+            SinkError: See ``check``.
         """
-        far = first_far(table, table.column_names) if self.is_python else None
-        if far is not None:
-            raise _far_row(self.sink, far, at)
+        self.check(table, at)
         path = f"{at.folder}/{at.attempt}-{self.sink}.parquet"
         data = encode_table(table)
         at.storage.put(path, data)
@@ -54,6 +52,16 @@ class TableStager:
                 "checksum": checksum(data),
             }
         ]
+
+    def check(self, table: pa.Table, at: StagePoint) -> None:
+        """Check that the sink can take all rows.
+
+        Raises:
+            SinkError: It could not take one once the epoch is decided.
+        """
+        far = first_far(table, table.column_names) if self.is_python else None
+        if far is not None:
+            raise _far_row(self.sink, far, at)
 
 
 @dataclass(frozen=True, kw_only=True)

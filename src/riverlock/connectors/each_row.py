@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from riverlock.connectors.base.direct import delivering
+from riverlock.connectors.base.json_rows import plain_rows
 from riverlock.connectors.base.staged_rows import numbered_rows
 from riverlock.connectors.builtin_stagers import TableStager
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
@@ -18,12 +20,21 @@ from riverlock.snapshot.past import Commit, commit_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
+
     from riverlock.connectors.base.committer import Owner
     from riverlock.connectors.base.sink import SinkUse
+    from riverlock.connectors.base.stager import StagePoint
     from riverlock.snapshot.format.records import SinkOutput
     from riverlock.storage.base import Storage
 
-__all__ = ["RowCommitter", "RowFunction", "for_each_row", "row_stager"]
+__all__ = [
+    "DirectRowStager",
+    "RowCommitter",
+    "RowFunction",
+    "for_each_row",
+    "row_stager",
+]
 
 GUARANTEE = (
     "at least once, with an id per row that is the same at every attempt: exactly once"
@@ -42,6 +53,10 @@ class RowFunction:
         """Return the object that stages rows in the store."""
         return replace(row_stager(use, self.kind), is_python=True)
 
+    def direct_stager(self, use: SinkUse) -> DirectRowStager:
+        """Return the object that calls the function inside tasks."""
+        return DirectRowStager(rows=self.stager(use), send=self.function)
+
     def committer(self, use: SinkUse, storage: Storage) -> RowCommitter:
         """Return the object that calls the function."""
         del use
@@ -54,6 +69,10 @@ def for_each_row(function: Callable[[dict[str, Any], str], None]) -> RowFunction
 
     It is called at least once per row, with the same row and id every time. If it
     raises, the remaining rows of the epoch are tried again after a pause.
+
+    In a region that is `at least once` it is called inside tasks, as soon as they have
+    the rows. Then it must be possible to send it there, and ids tell rows apart, but a
+    row that comes again has another one.
     """
     if not callable(function):
         raise InvalidConfigError(
@@ -76,6 +95,27 @@ def row_stager(use: SinkUse, kind: str) -> TableStager:
             hint="use mode 'update', or rl.sinks.for_each_epoch",
         )
     return TableStager(sink=use.uid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectRowStager:
+    """Sends rows from inside a task; ids are those of the attempt."""
+
+    rows: TableStager
+    send: Callable[[dict[str, Any], str], None]
+
+    def stage(self, table: pa.Table, at: StagePoint) -> list[Any]:
+        """Send all rows.
+
+        Raises:
+            SinkError, EpochAbortedError: See ``delivering``.
+        """
+        self.rows.check(table, at)
+        prefix = f"{at.flow}/{self.rows.sink}/{at.epoch}-{at.attempt}"
+        with delivering(self.rows.sink, at.epoch):
+            for number, row in enumerate(plain_rows(table)):
+                self.send(row, f"{prefix}/{number}")
+        return []
 
 
 @dataclass

@@ -57,7 +57,7 @@ class AbortReason(StrEnum):
     USER_CODE = "user code raised"
     TASK = "a task failed"
     SOURCE = "an input could not be read"
-    AWAY = "the system of an input does not answer"
+    AWAY = "the system of an input or sink does not answer"
     CHANGED = "an input is not as it was planned"
     STATE = "state could not be read or written"
     STORAGE = "the store could not be read or written"

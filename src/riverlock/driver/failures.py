@@ -10,6 +10,7 @@ from riverlock.core.errors import (
     InputChangedError,
     InternalError,
     RiverlockError,
+    SinkUnavailableError,
     SnapshotError,
     SourceError,
     SourceUnavailableError,
@@ -43,7 +44,9 @@ def is_retryable(error: RiverlockError) -> bool:
     """Tell whether the same step may succeed another time."""
     if isinstance(error, StorageError):
         return error.retryable
-    return isinstance(error, EpochAbortedError | SourceUnavailableError)
+    return isinstance(
+        error, EpochAbortedError | SourceUnavailableError | SinkUnavailableError
+    )
 
 
 def reason_of(error: RiverlockError) -> AbortReason:
@@ -53,7 +56,7 @@ def reason_of(error: RiverlockError) -> AbortReason:
             return AbortReason.USER_CODE
         case InputChangedError():
             return AbortReason.CHANGED
-        case SourceUnavailableError():
+        case SourceUnavailableError() | SinkUnavailableError():
             return AbortReason.AWAY
         case SourceError():
             return AbortReason.SOURCE

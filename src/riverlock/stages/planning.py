@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from riverlock.connectors.base.direct import direct_stager
 from riverlock.connectors.base.sink import SinkUse, TwoPhaseSink
 from riverlock.connectors.builtin_stagers import TableStager
 from riverlock.connectors.channel.ends import ChannelSink
@@ -348,8 +349,10 @@ class _Compiler:
         use = SinkUse(uid=node.uid, schema=schema, replaces=node.replaces)
         self._uses[node.uid] = use
         if isinstance(node.sink, TwoPhaseSink):
+            guarantee = self._flow.guarantee
             try:
-                return node.sink.stager(use)
+                direct = direct_stager(node.sink, use, guarantee)
+                return node.sink.stager(use) if direct is None else direct
             except DefinitionError as error:
                 error.place(node.line)
                 raise

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from riverlock.connectors.base.json_rows import json_bytes
-from riverlock.connectors.each_row import GUARANTEE, RowCommitter, row_stager
+from riverlock.connectors.each_row import (
+    GUARANTEE,
+    DirectRowStager,
+    RowCommitter,
+    row_stager,
+)
 from riverlock.core.errors import (
     CommitRejectedError,
     CommitUnknownError,
@@ -57,6 +62,12 @@ class HttpSink:
     def stager(self, use: SinkUse) -> TableStager:
         """Return the stager, which writes rows into the store."""
         return row_stager(use, self.kind)
+
+    def direct_stager(self, use: SinkUse) -> DirectRowStager | None:
+        """Return what sends rows inside tasks, unless their rate is bounded."""
+        if self.rate is not None:
+            return None  # tasks could only bound their own
+        return DirectRowStager(rows=self.stager(use), send=_Sender(self))
 
     def committer(self, use: SinkUse, storage: Storage) -> HttpCommitter:
         """Return the committer, which sends them."""
@@ -150,6 +161,10 @@ class _Sender:
         self._pool: Any = None
         self._turn = threading.Lock()
         self._next_at = 0.0
+
+    def __reduce__(self) -> tuple[type[_Sender], tuple[HttpSink]]:
+        """Travel to tasks without connections."""
+        return _Sender, (self._sink,)
 
     def __call__(self, row: dict[str, Any], id: str) -> None:
         body = json_bytes(row)

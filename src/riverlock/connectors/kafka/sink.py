@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from riverlock.connectors.base.committer import Committer
     from riverlock.connectors.base.sink import SinkUse
-    from riverlock.connectors.kafka.staging import KafkaStager
+    from riverlock.connectors.kafka.staging import DirectKafkaStager, KafkaStager
     from riverlock.storage.base import Storage
 
 __all__ = ["KafkaSink", "kafka"]
@@ -74,6 +74,18 @@ class KafkaSink:
             headers=self.headers,
             partition=self.partition,
             max_bytes=self.max_bytes,
+        )
+
+    def direct_stager(self, use: SinkUse) -> DirectKafkaStager:
+        """Return what sends rows inside tasks.
+
+        Raises:
+            InvalidFlowError: The columns do not fit.
+        """
+        from riverlock.connectors.kafka.staging import DirectKafkaStager
+
+        return DirectKafkaStager(
+            rows=self.stager(use), connection=self.connection, topic=self.topic
         )
 
     def _check_columns(self, use: SinkUse) -> None:

@@ -5,23 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from riverlock.connectors.base.direct import delivering
 from riverlock.connectors.base.json_rows import json_rows
 from riverlock.connectors.builtin_stagers import TableStager
-from riverlock.connectors.kafka.producer import OutRow
+from riverlock.connectors.kafka.producer import OutRow, PlainProducer
 from riverlock.core.errors import SinkError
 from riverlock.core.values.arrow_values import text_column
 from riverlock.snapshot.format.state_files import read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
     from riverlock.connectors.base.stager import StagePoint
+    from riverlock.connectors.kafka.connection import Connection
     from riverlock.snapshot.format.records import SinkOutput
     from riverlock.storage.base import Storage
 
-__all__ = ["JSON", "KafkaStager", "staged_rows"]
+__all__ = ["JSON", "DirectKafkaStager", "KafkaStager", "staged_rows"]
 
 JSON: Final = "json"
 _BATCH_ROWS: Final = 5_000
@@ -48,6 +50,14 @@ class KafkaStager:
         """Write one file.
 
         Raises:
+            SinkError: See ``records``.
+        """
+        return TableStager(sink=self.sink).stage(self.records(table), at)
+
+    def records(self, table: pa.Table) -> pa.Table:
+        """Return the rows as the records they become.
+
+        Raises:
             SinkError: A row is too large, or has an impossible partition.
         """
         import pyarrow as pa
@@ -61,7 +71,7 @@ class KafkaStager:
             }
         )
         self._check_sizes(found)
-        return TableStager(sink=self.sink).stage(found, at)
+        return found
 
     def _keys(self, table: pa.Table) -> pa.Array:
         import pyarrow as pa
@@ -154,10 +164,40 @@ def staged_rows(storage: Storage, output: SinkOutput) -> Iterator[OutRow]:
         size, checksum = token["bytes"], token["checksum"]
         data = read_file(storage, token["path"], size=size, expected=checksum)
         file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
-        for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
-            keys, values, headers, partitions = (c.to_pylist() for c in batch.columns)
-            for key, value, named, partition in zip(
-                keys, values, headers, partitions, strict=True
-            ):
-                pairs = named and [(h["key"], h["value"]) for h in named]
-                yield OutRow(key, value, pairs, partition)
+        yield from _rows(file.iter_batches(_BATCH_ROWS, use_threads=False))
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[OutRow]:
+    for batch in batches:
+        keys, values, headers, partitions = (c.to_pylist() for c in batch.columns)
+        for key, value, named, partition in zip(
+            keys, values, headers, partitions, strict=True
+        ):
+            pairs = named and [(h["key"], h["value"]) for h in named]
+            yield OutRow(key, value, pairs, partition)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectKafkaStager:
+    """Sends rows from inside a task, without a transaction."""
+
+    rows: KafkaStager
+    connection: Connection
+    topic: str
+
+    def stage(self, table: pa.Table, at: StagePoint) -> list[Any]:
+        """Send all rows; return when the cluster has them.
+
+        Raises:
+            SinkError: A row is too large, or has an impossible partition.
+            SinkUnavailableError, EpochAbortedError: See ``delivering``.
+        """
+        found = self.rows.records(table)
+        with delivering(self.rows.sink, at.epoch):
+            producer = PlainProducer(self.connection)
+            try:
+                rows = _rows(found.to_batches(_BATCH_ROWS))
+                producer.send(self.topic, rows, self.rows.sink, at.epoch)
+            finally:
+                producer.drop()
+        return []

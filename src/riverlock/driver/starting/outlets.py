@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from riverlock.connectors.orphans import unfinished
+from riverlock.connectors.orphans import Unfinished, unfinished
 from riverlock.connectors.outputs import check_outputs, sink_owner
+from riverlock.core.guarantees import AT_MOST_ONCE
 from riverlock.driver.starting.sink_wait import Openings
 from riverlock.snapshot.past import StorePast
 from riverlock.snapshot.verbs.restore import is_open
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from riverlock.connectors.base.committer import Committer
-    from riverlock.connectors.orphans import Unfinished
     from riverlock.program.program import Program
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.format.records import Flow as FlowRecord
@@ -34,6 +34,8 @@ def waiting_output(
             another kind.
     """
     sinks = {w.uid: w.sink for w in flow.writes}
+    if newest is not None and newest.guarantee == AT_MOST_ONCE:
+        return Unfinished(epoch=newest.epoch)  # nothing waits: see coordinator/delivery
     if newest is not None:
         check_outputs(newest, {uid: sink.kind for uid, sink in sinks.items()})
     return unfinished(
