@@ -29,6 +29,7 @@ from riverlock.coordinator import (
     Event,
     Fenced,
     FixedDelay,
+    GiveUpSink,
     Instruction,
     ManifestPut,
     NoRestart,
@@ -57,6 +58,7 @@ from riverlock.coordinator import (
     StopRequested,
     Wait,
 )
+from riverlock.core.guarantees import EXACTLY_ONCE
 from riverlock.snapshot.format.records import InputRange, SinkOutput
 
 if TYPE_CHECKING:
@@ -120,20 +122,27 @@ class _Player:
                     run=int(given["run"]),
                     end=int(given["end"]),
                     outputs=outputs,
+                    guarantee=_guarantee(given.get("as", plan.guarantee)),
                 )
                 return Recovered(region=REGION, newest=newest)
             case "reread-failed":
                 return RereadFailed(region=REGION, cause="slow", retryable=retryable)
             case "planned":
                 start, _, end = first.partition("..")
+                skipped = int(given.get("skipped", 0))
                 return Planned(
                     region=REGION,
                     turn=turn,
-                    inputs={"in": InputRange(start=int(start), end=int(end))},
+                    inputs={
+                        "in": InputRange(
+                            start=int(start), end=int(end), skipped=skipped
+                        )
+                    },
                     watermarks={},
                     now_us=100,
                     seed=1,
                     started_us=100,
+                    gaps=frozenset({"in"} if skipped else ()),
                 )
             case "nothing":
                 return NothingToDo(region=REGION, turn=turn)
@@ -199,14 +208,21 @@ def _plan(line: str) -> RegionPlan:
         parallelism=int(given.get("parallelism", 2)),
         restart=FixedDelay(delay_us=10, attempts=attempts) if attempts else NoRestart(),
         sinks=dict.fromkeys(sinks, "files"),
+        guarantee=_guarantee(given.get("guarantee", EXACTLY_ONCE)),
+        begins_at_newest=given.get("begins") == "newest",
     )
+
+
+def _guarantee(text: str) -> str:
+    """Read a guarantee, which is one word here."""
+    return text.replace("_", " ")
 
 
 def _show(order: Instruction) -> str:  # noqa: C901 - one line for each kind
     match order:
         case PlanInputs():
             parent = "none" if order.parent is None else order.parent.epoch
-            again = _range(order.retry_of)
+            again = "newest" if order.skips else _range(order.retry_of)
             return (
                 f"PlanInputs epoch={order.epoch} turn={order.turn}"
                 f" parent={parent} again={again}"
@@ -222,6 +238,8 @@ def _show(order: Instruction) -> str:  # noqa: C901 - one line for each kind
             return f"CommitSink {order.sink} epoch={order.epoch} tokens={tokens}"
         case RetrySink():
             return f"RetrySink {order.sink} epoch={order.epoch} attempt={order.attempt}"
+        case GiveUpSink():
+            return f"GiveUpSink {order.sink} epoch={order.epoch} rows={order.rows}"
         case PublishStatus() | CleanUp():
             return f"{type(order).__name__} epoch={order.epoch}"
         case AbortEpoch():

@@ -25,6 +25,7 @@ from riverlock.coordinator import (
     Compacted,
     Event,
     Fenced,
+    GiveUpSink,
     Instruction,
     ManifestPut,
     NothingToDo,
@@ -255,7 +256,7 @@ class Simulation:
                 )
             case Stop():
                 self._stop(driver, order)
-            case PublishStatus() | AbortEpoch():
+            case PublishStatus() | AbortEpoch() | GiveUpSink():
                 pass
             case _:
                 assert_never(order)
