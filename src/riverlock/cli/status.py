@@ -16,6 +16,8 @@ from riverlock.core.errors import StorageNotFoundError
 from riverlock.core.guarantees import EXACTLY_ONCE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.format.records import Manifest, Run, Start
     from riverlock.snapshot.format.run_status import Status
@@ -78,6 +80,8 @@ def _show(catalog: Catalog, *, full: bool, as_json: bool) -> None:
             _print(found, full=full)
         return
     by_name = {region: collect(catalog.of(region)) for region in regions}
+    for region, way in _ways(catalog, regions).items():
+        by_name[region]["along"] = way
     if as_json:
         told = {region: text.with_instants(f) for region, f in by_name.items()}
         text.print_json({"flow": catalog.flow().name, "regions": told})
@@ -86,6 +90,22 @@ def _show(catalog: Catalog, *, full: bool, as_json: bool) -> None:
         click.secho(f"region {region}", bold=True)
         _print(found, full=full)
         click.echo()
+
+
+def _ways(catalog: Catalog, regions: Iterable[str]) -> dict[str, str]:
+    """Return what sinks of each region are promised along the whole path, in words."""
+    from riverlock.program.guarantees import way_to_region
+    from riverlock.snapshot.format.channels import channels_of
+
+    found = {region: catalog.of(region).newest() for region in regions}
+    known = {region: newest for region, newest in found.items() if newest is not None}
+    guarantees = {region: newest.guarantee for region, newest in known.items()}
+    channels = [
+        (region, reader)
+        for region, newest in known.items()
+        for _, reader in channels_of(newest)
+    ]
+    return {r: str(way_to_region(r, guarantees, channels)) for r in known}
 
 
 def collect(catalog: Catalog) -> dict[str, Any]:
@@ -297,7 +317,9 @@ def _screen(found: dict[str, Any], now: int) -> dict[str, str]:
         "parallelism": str(found["parallelism"]),
         "store": found["store"],
     }
-    if found["guarantee"] != EXACTLY_ONCE:
+    if "along" in found:
+        shown["guarantee"] = found["along"]
+    elif found["guarantee"] != EXACTLY_ONCE:
         shown["guarantee"] = found["guarantee"]
     if found["skipped_rows"]:
         shown["skipped rows"] = text.count(found["skipped_rows"])

@@ -22,12 +22,19 @@ from riverlock.program.graph import Read, upstream
 from riverlock.program.regions import region_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from riverlock.program.graph import Write
     from riverlock.program.program import Program
 
-__all__ = ["NEITHER", "Way", "check_guarantee", "declare_guarantee", "ways_to_sinks"]
+__all__ = [
+    "NEITHER",
+    "Way",
+    "check_guarantee",
+    "declare_guarantee",
+    "way_to_region",
+    "ways_to_sinks",
+]
 
 NEITHER = "neither: rows may be missing, and may repeat"
 
@@ -107,6 +114,26 @@ class Way:
 def _weakness(guarantee: str) -> int:
     known: tuple[str, ...] = GUARANTEES
     return known.index(guarantee) if guarantee in known else len(known)
+
+
+def way_to_region(
+    region: str, guarantees: Mapping[str, str], channels: Iterable[tuple[str, str]]
+) -> Way:
+    """Return the way to all sinks of a region, if more than a store tells is unknown.
+
+    Args:
+        region: The region.
+        guarantees: What each region promises.
+        channels: Which region each channel comes from, and which one reads it.
+    """
+    known, found = list(channels), [region]
+    for reached in found:  # grows while we look
+        found += [w for w, r in known if r == reached and w not in found]
+    return Way(
+        region=region,
+        guarantee=guarantees.get(region, EXACTLY_ONCE),
+        before=tuple((each, guarantees.get(each, EXACTLY_ONCE)) for each in found[1:]),
+    )
 
 
 def ways_to_sinks(program: Program) -> dict[str, Way]:

@@ -10,7 +10,7 @@ import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.guarantees import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from riverlock.flow.inside import program_of
-from riverlock.program.guarantees import NEITHER, Way, ways_to_sinks
+from riverlock.program.guarantees import NEITHER, Way, way_to_region, ways_to_sinks
 from riverlock.program.regions import part_of
 from riverlock.testing import rows
 
@@ -83,6 +83,18 @@ def test_only_regions_whose_rows_reach_a_sink_are_on_its_way() -> None:
 def test_promise(own: str, before: tuple[str, ...], promise: str) -> None:
     ways = tuple((f"r{n}", each) for n, each in enumerate(before))
     assert Way(region="own", guarantee=own, before=ways).promise == promise
+
+
+def test_the_way_to_a_region_as_a_store_knows_it() -> None:
+    promises = {"main": EXACTLY_ONCE, "fan": AT_MOST_ONCE, "end": AT_LEAST_ONCE}
+    channels = [("main", "fan"), ("fan", "end"), ("main", "end"), ("end", "main")]
+    assert way_to_region("end", promises, channels) == Way(
+        region="end",
+        guarantee=AT_LEAST_ONCE,
+        before=(("fan", AT_MOST_ONCE), ("main", EXACTLY_ONCE)),
+    )
+    assert str(way_to_region("main", promises, channels)).startswith(AT_MOST_ONCE)
+    assert str(way_to_region("alone", {}, ())) == "exactly once (region alone)"
 
 
 def test_a_region_that_is_entered_twice_has_one_guarantee() -> None:
