@@ -32,6 +32,7 @@ from riverlock.core.errors import (
     SnapshotCorruptedError,
 )
 from riverlock.core.types import schema_of
+from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.records import SinkOutput
 from riverlock.storage.local import LocalStorage
 
@@ -317,3 +318,19 @@ def test_a_fork_is_refused_where_its_origin_writes(
 
     fork.sink = rl.sinks.kafka(kafka.servers, topic(2))
     fork.open(1, origin=origin.flow)
+
+
+def test_in_an_at_least_once_region_rows_leave_with_their_task(
+    kafka: KafkaServer, topic: Topic, tmp_path: Path
+) -> None:
+    target, store = topic(2), tmp_path / "s"
+    flow = rl.Flow("direct", key_groups=2, guarantee="at least once")
+    read = flow.read(rl.testing.rows("id long", [(n,) for n in range(5)]), uid="in")
+    sink = rl.sinks.kafka(kafka.servers, target, key="id")
+    read.write(sink, uid="out")
+    flow.run(str(store), execution="local", available_now=True, max_rows_per_epoch=3)
+    found = [(m.key(), m.value()) for m in all_records(kafka.servers, target)]
+    assert sorted(found) == [(b"%d" % n, b'{"id":%d}' % n) for n in range(5)]
+    newest = Catalog(LocalStorage(store)).newest()
+    assert newest is not None
+    assert (newest.outputs["out"].tokens, newest.outputs["out"].rows) == ((), 2)

@@ -25,6 +25,7 @@ from riverlock.core import faults
 from riverlock.core.errors import (
     FencedError,
     RiverlockError,
+    SinkUnavailableError,
     SourceUnavailableError,
     StorageError,
     StoreChangedError,
@@ -346,6 +347,8 @@ class RegionDriver:
         if isinstance(error, SourceUnavailableError):
             self._awaited = error.source
             self._board.await_source(error, self._parent)
+        if isinstance(error, SinkUnavailableError):
+            self._board.await_delivery(error, self._parent)
 
     def _nothing(self, turn: int) -> ev.Event:
         if self.planner.is_at_end:

@@ -100,6 +100,18 @@ class Board:
             parent,
         )
 
+    def await_delivery(
+        self, why: SinkUnavailableError, parent: Manifest | None
+    ) -> None:
+        """Say what keeps tasks from handing over their rows."""
+        log.warning("waiting for sink %r: %s", why.sink, why)
+        self.show_state(
+            "waiting",
+            f"waiting for sink {why.sink!r}: the epoch is tried again when it answers;"
+            f" {type(why).__name__}: {why}",
+            parent,
+        )
+
     def await_source(
         self, why: SourceUnavailableError, parent: Manifest | None
     ) -> None:

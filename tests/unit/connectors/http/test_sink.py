@@ -19,8 +19,10 @@ from msgspec import structs
 
 import riverlock as rl
 from riverlock.connectors.base.committer import Owner
+from riverlock.connectors.base.direct import direct_stager
 from riverlock.connectors.base.sink import Probed, Sink, SinkUse
 from riverlock.connectors.base.stager import StagePoint
+from riverlock.coordinator import AbortReason, FixedDelay
 from riverlock.core.errors import (
     CommitRejectedError,
     CommitUnknownError,
@@ -30,6 +32,7 @@ from riverlock.core.errors import (
     SinkUnavailableError,
 )
 from riverlock.core.types import schema_of
+from riverlock.driver.failures import is_retryable, reason_of
 from riverlock.snapshot.format.records import SinkOutput
 from riverlock.snapshot.past import digest_of
 from riverlock.storage.local import LocalStorage
@@ -279,3 +282,48 @@ def test_functions_get_each_row_and_go_on_where_they_failed(tmp_path: Path) -> N
     got.clear()
     of.commit(5, structs.replace(voted, run=""))
     assert got == [(n, f"f/conformance/5/{n}") for n in range(4)]
+
+
+def test_in_an_at_least_once_region_rows_leave_with_their_task(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    # The third row finds a server that hangs up: its epoch is tried again.
+    receiver.answers = [200, 200, None]
+    flow = rl.Flow("direct", key_groups=2, guarantee="at least once")
+    read = flow.read(rl.testing.rows("n long", [(n,) for n in range(5)]), uid="in")
+    read.write(rl.sinks.http(receiver.url), uid="out")
+    flow.run(
+        str(tmp_path / "s"),
+        execution="local",
+        available_now=True,
+        restart=FixedDelay(delay_us=1, attempts=2),
+    )
+    found = Counter(row["n"] for row in receiver.rows.values())
+    assert found == Counter([*range(5), 0, 1, 2])
+    # A row that comes again is another request: its id is that of the attempt.
+    assert len(receiver.rows) == 8
+    assert set(receiver.requests.values()) == {1}
+
+
+def test_a_server_that_is_away_is_waited_for_by_tasks(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nowhere = closed.getsockname()[1]
+    use = SinkUse(uid="out", schema=schema_of("n long"), replaces=False)
+    sink = rl.sinks.http(f"http://127.0.0.1:{nowhere}/")
+    stager = direct_stager(sink, use, "at least once")
+    assert stager is not None
+    at = StagePoint(
+        storage=LocalStorage(tmp_path), folder="staged", epoch=3, attempt="a"
+    )
+    with pytest.raises(SinkUnavailableError) as caught:
+        stager.stage(pa.table({"n": [1]}), at)
+    assert is_retryable(caught.value)
+    assert reason_of(caught.value) is AbortReason.AWAY
+    receiver.answers = [400]
+    refused = direct_stager(rl.sinks.http(receiver.url), use, "at least once")
+    assert refused is not None
+    with pytest.raises(CommitRejectedError) as final:
+        refused.stage(pa.table({"n": [1]}), at)
+    assert not is_retryable(final.value)
