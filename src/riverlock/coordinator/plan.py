@@ -42,15 +42,19 @@ class OperatorPlan:
 class ChannelPlan:
     """A channel: its watermark is the least of those that its rows follow.
 
+    One that closes a loop has none: its rows do not hold time back.
+
     Attributes:
         operators: The operators whose watermarks count.
         event_times: The declarations that do.
         columns: What its rows look like.
+        is_back: Whether it closes a loop.
     """
 
     operators: tuple[str, ...] = ()
     event_times: tuple[str, ...] = ()
     columns: ChannelColumns | None = None
+    is_back: bool = False
 
     def watermark_us(
         self,
@@ -85,6 +89,7 @@ class RegionPlan:
         channels: What a manifest says of each channel, by uid.
         event_times: Delay in microseconds of each ``event_time`` declaration; None:
             its watermark is told, rows do not move it.
+        untold: Those that have no watermark of their own, since a loop brings the rows.
         columns: Columns of sources and of steps of user code, as DDL.
         meanings: What uids stand for.
         guarantee: What is promised about rows that leave the region.
@@ -110,6 +115,7 @@ class RegionPlan:
     replacing: frozenset[str] = frozenset()
     channels: Mapping[str, ChannelPlan] = field(default_factory=dict)
     event_times: Mapping[str, int | None] = field(default_factory=dict)
+    untold: frozenset[str] = frozenset()
     columns: Mapping[str, str] = field(default_factory=dict)
     meanings: Mapping[str, Meaning] = field(default_factory=dict)
     guarantee: Guarantee = EXACTLY_ONCE

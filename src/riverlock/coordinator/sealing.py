@@ -74,6 +74,7 @@ def seal(
                 _output(s, plan, parent, votes),
                 watermark_us=_told(s, plan, watermarks, operators),
                 columns=plan.channels[s].columns if s in plan.channels else None,
+                is_back=s in plan.channels and plan.channels[s].is_back,
             )
             for s in plan.sinks
         },
@@ -112,6 +113,8 @@ def _watermarks(
 ) -> dict[str, Watermark]:
     marks = {} if parent is None else dict(parent.watermarks)
     for name, delay_us in plan.event_times.items():
+        if name in plan.untold:
+            continue
         old = marks.get(name, Watermark())
         marks[name] = advanced(
             old,

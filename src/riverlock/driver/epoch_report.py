@@ -47,6 +47,7 @@ class Report:
             took_us: How long it took; None: an earlier run has decided it.
         """
         noticed: dict[str, float] = {}
+        turning = self.planner.turning
         if took_us is not None:
             noticed = self.planner.learn(input_rows(manifest), took_us)
             self._count(manifest, int(noticed.get("bad_rows", 0)))
@@ -56,6 +57,7 @@ class Report:
             updated_us=self.clock.now_us(),
             state="running",
             lag_rows=dict(self.planner.lag_rows),
+            loops={} if turning is None else turning.rows_in_loops(manifest),
             bad_rows=self.bad_rows,
             files_set_aside=int(noticed.get("files_set_aside", 0)),
             late_rows=self.late_rows,

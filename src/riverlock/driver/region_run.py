@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from riverlock.connectors.base.source_reader import Reader
     from riverlock.core.types import Schema
     from riverlock.driver.engine import Deployment, Engine
+    from riverlock.driver.intake.turning import SharedCircle
     from riverlock.driver.intake.planner import Planner
     from riverlock.driver.run_options import RunOptions
     from riverlock.program.program import Program
@@ -77,6 +78,7 @@ class Run:
         *,
         opens_engine: bool = True,
         is_over: Mapping[str, Callable[[], bool]] | None = None,
+        circle: SharedCircle | None = None,
         on_stop: Callable[[str | None], object] | None = None,
     ) -> None:
         """Open nothing yet.
@@ -88,11 +90,13 @@ class Run:
             options: How to run it.
             opens_engine: Whether nobody else opens and closes the engine.
             is_over: Whether other regions of the same run are over, by name.
+            circle: The regions whose rows come back here, if there are any.
             on_stop: Called with the name of a savepoint when the store says to stop, in
                 place of ``stop``.
         """
         self._on_stop = on_stop
         self._opens_engine, self._is_over = opens_engine, is_over or {}
+        self._circle = circle
         # Columns of channels: those that it reads, and those that it fills, once known.
         self._columns: Mapping[str, Schema] = {}
         self.gives: Mapping[str, Schema] = {}
@@ -212,7 +216,17 @@ class Run:
         )
         for reader in self._readers.values():
             if isinstance(reader, ChannelReader) and reader.writer in self._is_over:
-                reader.follow(self._is_over[reader.writer])
+                reader.follow(self._end_of(reader.writer))
+
+    def _end_of(self, writer: str) -> Callable[[], bool]:
+        """Return what tells that no more rows of a region come in this run.
+
+        Regions that feed each other would wait for each other for ever.
+        """
+        is_over, circle = self._is_over[writer], self._circle
+        if circle is None or writer not in circle.circle.topology.regions:
+            return is_over
+        return lambda: is_over() or circle.is_final()
 
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
@@ -253,6 +267,7 @@ class Run:
             owner=owner,
             flow_id=record.id,
             was_well=was_well,
+            circle=self._circle,
         )
         tasks = parts.tasks()
         deployed = engine.deploy(tasks, readers)

@@ -15,9 +15,10 @@ from riverlock.connectors.withdrawal import withdraw_now
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.ids import MAIN_REGION
 from riverlock.driver.cut_keeper import CutKeeper
+from riverlock.driver.intake.turning import circles_of
 from riverlock.driver.region_run import Run
 from riverlock.driver.starting.left_regions import check_left_regions
-from riverlock.program.regions import part_of, regions_of, topology_of
+from riverlock.program.regions import part_of, topology_of
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.verbs.cut import DEFAULT_PROTOCOL, take_cut
 from riverlock.snapshot.verbs.restore_all import complete_restore
@@ -46,9 +47,12 @@ class RegionsRun:
         self, flow: Program, storage: Storage, engine: Engine, options: RunOptions
     ) -> None:
         """Open nothing yet."""
-        names = regions_of(flow)
+        topology = topology_of(flow)
+        names = topology.regions
         self._flow, self._storage, self._options = flow, storage, options
-        self._keeper = CutKeeper(storage, topology_of(flow), options.clock)
+        self._is_cut = bool(topology.channels)
+        self._keeper = CutKeeper(storage, topology, options.clock)
+        circles = circles_of(topology)
         self._over = {name: threading.Event() for name in names}
         is_over = {name: event.is_set for name, event in self._over.items()}
         self._runs = {
@@ -60,6 +64,7 @@ class RegionsRun:
                 # The first is entered first and left last: it has the engine open.
                 opens_engine=name == names[0],
                 is_over=is_over,
+                circle=circles.get(name),
                 on_stop=self.stop,
             )
             for name in names
@@ -83,7 +88,7 @@ class RegionsRun:
                 if not run.reads <= columns.keys():
                     break  # a region before it waits for a source: see _drive_region
                 self._enter(name, stack, columns)
-            if len(self._runs) > 1:
+            if self._is_cut:
                 self._keeper.start()
                 stack.callback(self._keeper.stop)
             self._stack = stack.pop_all()
@@ -155,7 +160,7 @@ class RegionsRun:
 
         A savepoint of several regions is taken before they stop.
         """
-        if savepoint is not None and len(self._runs) > 1:
+        if savepoint is not None and self._is_cut:
             if self._closing is None:
                 self._closing = threading.Thread(
                     target=self._stop_with, args=(savepoint,), name="riverlock-stop"
@@ -185,7 +190,7 @@ class RegionsRun:
             InvalidConfigError: The name is taken, or there is no such protocol.
             SnapshotAbandonedError: A region did not answer in time.
         """
-        if len(self._runs) == 1:
+        if not self._is_cut:
             return self._first.savepoint(name)
         return take_cut(
             Catalog(self._storage),

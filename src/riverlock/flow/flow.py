@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from riverlock.connectors.base.sink import check_dead_letter_sink
 from riverlock.connectors.base.source import Source
+from riverlock.connectors.channel.ends import LoopSource
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.guarantees import EXACTLY_ONCE
-from riverlock.core.ids import MAIN_REGION
+from riverlock.core.ids import MAIN_REGION, check_name
 from riverlock.core.keywords import told_methods
 from riverlock.core.types import schema_of
 from riverlock.flow.engine_door import engines
@@ -16,6 +17,7 @@ from riverlock.flow.stream import Stream
 from riverlock.program.drawing.drawn import drawn
 from riverlock.program.graph import Read
 from riverlock.program.guarantees import check_guarantee
+from riverlock.program.loops import Loop
 from riverlock.program.program import Program
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from riverlock.connectors.base.sink import Sink
     from riverlock.core.guarantees import Guarantee
+    from riverlock.core.types import SchemaLike
     from riverlock.driver.handle import Handle
     from riverlock.driver.run_options import RunKeywords
     from riverlock.program.drawing.graph_model import Graph
@@ -109,6 +112,48 @@ class Flow:
         columns = None if source.schema is None else schema_of(source.schema)
         program.streams[node.uid] = Stream(program, node, columns)
         return program.streams[node.uid]
+
+    def loop(
+        self,
+        schema: SchemaLike,
+        *,
+        uid: str | None = None,
+        region: str = MAIN_REGION,
+        max_rounds: int | None = None,
+    ) -> Stream:
+        """Begin a stream of what comes round: ``stream.feed(loop)`` closes it.
+
+        What an epoch feeds is input of a later one, once and in order. A bounded input
+        has ended when the sources have and the loop is empty.
+
+        Its rows have event times if ``event_time`` is called on it. They do not hold
+        the watermark back: what comes round late goes to ``.late``.
+
+        Args:
+            schema: The columns of its rows (DDL, StructType or dataclass).
+            uid: Stable name; keep it when the code changes.
+            region: The region that its rows enter.
+            max_rounds: How often rows may come round while nothing else comes in; then
+                the region ends with an ``EndlessLoopError``. By default, for ever.
+
+        Raises:
+            InvalidFlowError: The uid is taken, or the number is not positive.
+        """
+        check_name("region", region)
+        if max_rounds is not None and max_rounds < 1:
+            raise InvalidFlowError(
+                "max_rounds of flow.loop()", expected="at least 1", found=str(max_rounds)
+            )
+        program, columns = self._program, schema_of(schema)
+        taken = program.take_uid(uid, "loop")
+        read = program.take_uid(f"{taken}-read", "loop", of=taken)
+        source = LoopSource(name=taken, schema=columns)
+        node = Read(uid=read, source=source, region=region, is_loop=True)
+        program.loops[taken] = Loop(
+            uid=taken, node=node, source=source, max_rounds=max_rounds
+        )
+        program.streams[taken] = Stream(program, node, columns)
+        return program.streams[taken]
 
     def renamed(self, uids: Mapping[str, str]) -> Flow:
         """Declare which operators had another uid: ``{"old": "new"}``; state follows.

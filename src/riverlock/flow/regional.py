@@ -1,15 +1,16 @@
-"""What cuts a stream: ``region``."""
+"""What cuts a stream, and what closes a loop: ``region`` and ``feed``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from riverlock.connectors.channel.ends import ChannelSink, ChannelSource
+from riverlock.connectors.channel.ends import ChannelSink, ChannelSource, check_feeds
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.hidden_columns import TIME
 from riverlock.core.ids import check_name
-from riverlock.program.graph import EventTime, Read, Write
+from riverlock.program.graph import EventTime, Read, Write, comes_round, described
 from riverlock.program.guarantees import declare_guarantee
+from riverlock.program.loops import loop_read_by
 from riverlock.program.regions import has_time, region_of
 
 if TYPE_CHECKING:
@@ -23,13 +24,19 @@ __all__ = ["Regional"]
 
 
 class Regional:
-    """The part of ``Stream`` that enters another region."""
+    """The part of ``Stream`` that enters another region, or one once more."""
 
     _program: Program
     _node: Node
     _schema: Schema | None
 
     def _next(self, node: Node, schema: Schema | None) -> Stream:
+        raise NotImplementedError
+
+    def _same_flow(self, other: object, what: str) -> None:
+        raise NotImplementedError
+
+    def _check_has_rows(self) -> None:
         raise NotImplementedError
 
     def region(
@@ -73,6 +80,48 @@ class Regional:
         if is_timed:
             time = program.take_uid(f"{channel}-time", "event_time", of=channel)
             entered = EventTime(
-                uid=time, input=entered, column=TIME, delay_us=0, is_told=True
+                uid=time,
+                input=entered,
+                column=TIME,
+                delay_us=0,
+                is_told=True,
+                comes_round=comes_round(node),
             )
         return self._next(entered, self._schema)
+
+    def feed(self, loop: Stream) -> None:
+        """Close a loop: rows of this stream come round in a later epoch.
+
+        Its columns must be those that the loop was declared with, in any order.
+
+        Args:
+            loop: What ``flow.loop()`` returned, with or without ``event_time``.
+
+        Raises:
+            InvalidFlowError: It is no loop of this flow, is fed already, or has other
+                columns.
+        """
+        self._same_flow(loop, "feed()")
+        program, read = self._program, loop_read_by(loop._node)
+        if read is None:
+            raise InvalidFlowError(
+                "feed()",
+                expected="a loop: what flow.loop() returned",
+                found=described(loop._node),
+            )
+        entry = next(e for e in program.loops.values() if e.node is read)
+        if entry.fed is not None:
+            raise InvalidFlowError(
+                f"loop {entry.uid!r}",
+                expected="one stream that feeds it",
+                found="a second one",
+                hint="make one of them: first.union(second).feed(loop)",
+            )
+        self._check_has_rows()
+        declared = entry.source.schema
+        if self._schema is not None:
+            check_feeds(entry.uid, declared, self._schema)
+        sink = ChannelSink(name=entry.uid, reader=read.region, columns=declared)
+        entry.fed = Write(uid=entry.uid, input=self._node, sink=sink)
+        entry.source.writer = region_of(self._node)
+        program.writes.append(entry.fed)

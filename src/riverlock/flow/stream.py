@@ -31,6 +31,7 @@ from riverlock.program.graph import (
     RowWise,
     Union,
     Write,
+    comes_round,
     described,
 )
 from riverlock.program.process import KeyedLogic, side_outputs
@@ -119,6 +120,7 @@ class Stream(Regional, StaticJoinable, Windowable, WindowOperations, Helpful):
             idle_us=None if idle_after is None else duration_us(idle_after),
             watermark=watermark,
             per=per,
+            comes_round=comes_round(self._node),
         )
         declared = self._next(node, self._schema)
         self._program.streams[node.uid] = declared
@@ -332,7 +334,7 @@ class Stream(Regional, StaticJoinable, Windowable, WindowOperations, Helpful):
             uid: Stable name of the sink; keep it when the code changes.
         """
         check_sink("write()", sink)
-        _check_has_rows(self._node)
+        self._check_has_rows()
         taken = self._program.take_uid(uid, sink.kind)
         is_whole = mode == "complete"
         if is_whole:
@@ -343,6 +345,9 @@ class Stream(Regional, StaticJoinable, Windowable, WindowOperations, Helpful):
             Write(uid=taken, input=node, sink=sink, replaces=is_whole)
         )
         return self
+
+    def _check_has_rows(self) -> None:
+        _check_has_rows(self._node)
 
 
 def _sides(process: KeyedLogic[Any] | None) -> dict[str, Schema | None]:

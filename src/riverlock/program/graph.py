@@ -29,6 +29,7 @@ __all__ = [
     "RowWise",
     "Union",
     "Write",
+    "comes_round",
     "declared_behind_keyed",
     "described",
     "event_times_of",
@@ -55,6 +56,8 @@ class Read(Written):
     reads_bad_rows: bool = False
     # The region that reads it.
     region: str = MAIN_REGION
+    # Its rows have left this region, or one behind it, before.
+    is_loop: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,6 +78,8 @@ class EventTime(Written):
     per: str | None = None
     # The watermark comes with the input, from another region: rows do not move it.
     is_told: bool = False
+    # All its rows come round a loop: they neither move time nor hold it back.
+    comes_round: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -181,6 +186,12 @@ def upstream(node: Node) -> list[Node]:
     return list(found)
 
 
+def comes_round(node: Node) -> bool:
+    """Whether all rows of a node come round a loop."""
+    reads = [n for n in upstream(node) if isinstance(n, Read)]
+    return all(read.is_loop for read in reads)
+
+
 def inputs_of(node: Node | Write) -> tuple[Node, ...]:
     """Return the nodes a node reads."""
     match node:
@@ -229,10 +240,11 @@ def described(node: Node) -> str:
 def event_times_of(node: Node) -> list[EventTime]:
     """Return the declarations whose rows reach a node, nearest on each way.
 
-    Ways without a time do not hold back the time of others.
+    Ways without a time do not hold back the time of others, nor do those round a loop.
     """
     found = list(dict.fromkeys(_declared(node)))
-    return [t for t in found if t.column is not None] or found
+    timed = [t for t in found if t.column is not None]
+    return [t for t in timed if not t.comes_round] or timed or found
 
 
 def _declared(node: Node) -> list[EventTime]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from riverlock.core.guarantees import Guarantee
     from riverlock.flow.stream import Stream
     from riverlock.program.graph import Node
+    from riverlock.program.loops import Loop
 
 __all__ = ["Program"]
 
@@ -46,8 +47,9 @@ class Program:
             uid of its source.
         abandoned: Sinks whose rows of an epoch are given up: uid and epoch.
         guarantees: What regions promise, where that was said.
+        loops: Loops by uid; of a part, those that it reads.
         region: Which part of the flow this is (``regions.part_of``).
-        is_part: Whether the flow has other regions.
+        is_part: Whether the flow has channels: other regions, or loops.
     """
 
     def __init__(self, name: str, *, key_groups: int, on_error: Sink | None) -> None:
@@ -75,6 +77,7 @@ class Program:
         self.retired_columns: frozenset[tuple[str, str]] = frozenset()
         self.abandoned: frozenset[tuple[str, int]] = frozenset()
         self.guarantees: dict[str, Guarantee] = {}
+        self.loops: dict[str, Loop] = {}
         self.region = MAIN_REGION
         self.is_part = False
         self._uids: dict[str, str] = {}

@@ -17,7 +17,16 @@ from riverlock.coordinator.cuts.topology import Channel, Topology
 from riverlock.coordinator.plan import ChannelPlan
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.ids import MAIN_REGION
-from riverlock.program.graph import EventTime, Keyed, Late, Output, Read, inputs_of
+from riverlock.program.graph import (
+    EventTime,
+    Keyed,
+    Late,
+    Output,
+    Read,
+    inputs_of,
+    upstream,
+)
+from riverlock.program.loops import check_closed, check_comes_back
 from riverlock.snapshot.format.records import ChannelColumns
 
 if TYPE_CHECKING:
@@ -51,47 +60,70 @@ def region_of(node: Node | Write) -> str:
         return node.region
     found = list(dict.fromkeys(region_of(each) for each in inputs_of(node)))
     if len(found) > 1:
+        loops = [n for each in inputs_of(node) for n in upstream(each) if _is_loop(n)]
+        hint = f"bring the others there first: .region({found[0]!r})"
+        if loops:
+            hint += "; a loop enters the region that flow.loop(region=...) names"
         raise InvalidFlowError(
             "streams of different regions",
             expected="inputs in one region",
             found=" and ".join(map(repr, found)),
-            hint=f"bring the others there first: .region({found[0]!r})",
+            hint=hint,
             line=node.line,
         )
     return found[0]
 
 
+def _is_loop(node: Node) -> bool:
+    return isinstance(node, Read) and node.is_loop
+
+
 def regions_of(program: Program) -> tuple[str, ...]:
-    """Return the regions of a program, those that others read first."""
+    """Return the regions of a program, those that others read first.
+
+    Raises:
+        InvalidFlowError: A loop is not closed, or regions read each other without one.
+    """
+    check_closed(program.loops.values(), program.nodes)
     before: dict[str, set[str]] = {}
     roots: list[Node | Write] = [*program.keyed, *program.writes]
     for node in roots:
         before.setdefault(region_of(node), set())
     for write in program.writes:
-        if isinstance(write.sink, ChannelSink):
+        if isinstance(write.sink, ChannelSink) and not write.sink.is_back:
             before.setdefault(write.sink.reader, set()).add(region_of(write))
     try:
         return tuple(TopologicalSorter(before).static_order()) or (MAIN_REGION,)
     except CycleError as error:
         raise InvalidFlowError(
             "regions that read each other",
-            expected="channels without a loop",
+            expected="a loop to be declared where its rows come back",
             found=" -> ".join(reversed(error.args[1])),
-            hint="loops over regions are not there yet",
+            hint="begin with again = flow.loop(...), and end with stream.feed(again)",
         ) from error
 
 
 def topology_of(program: Program) -> Topology:
-    """Return the regions of a program, and the channels between them."""
-    writes = [w for w in program.writes if isinstance(w.sink, ChannelSink)]
-    return Topology(
+    """Return the regions of a program, and the channels between them.
+
+    Raises:
+        InvalidFlowError: A loop is none, or regions read each other without one.
+    """
+    found = Topology(
         regions=regions_of(program),
         channels=tuple(
-            Channel(name=w.uid, writer=region_of(w), reader=w.sink.reader)
-            for w in writes
+            Channel(
+                name=w.uid,
+                writer=region_of(w),
+                reader=w.sink.reader,
+                is_back=w.sink.is_back,
+            )
+            for w in program.writes
             if isinstance(w.sink, ChannelSink)
         ),
     )
+    check_comes_back(program.loops.values(), found)
+    return found
 
 
 def part_of(program: Program, region: str) -> Program:
@@ -100,7 +132,7 @@ def part_of(program: Program, region: str) -> Program:
     Raises:
         InvalidFlowError: There is no such region, or regions read each other.
     """
-    known = regions_of(program)
+    known = topology_of(program).regions
     if region not in known:
         raise InvalidFlowError(
             f"region {region!r}",
@@ -108,7 +140,8 @@ def part_of(program: Program, region: str) -> Program:
             found=repr(region),
         )
     part = copy.copy(program)
-    part.region, part.is_part = region, len(known) > 1
+    part.region, part.is_part = region, len(known) > 1 or bool(program.loops)
+    part.loops = {u: e for u, e in program.loops.items() if e.node.region == region}
     part.keyed = [n for n in program.keyed if region_of(n) == region]
     part.writes = [w for w in program.writes if region_of(w) == region]
     return part
@@ -128,9 +161,12 @@ def channel_plans(
     for write in program.writes:
         if isinstance(write.sink, ChannelSink):
             told = told_by(write.input)
+            is_back = write.sink.is_back
             found[write.uid] = ChannelPlan(
-                operators=told.operators,
-                event_times=told.declared,
+                # What comes round does not hold time back.
+                operators=() if is_back else told.operators,
+                event_times=() if is_back else told.declared,
+                is_back=is_back,
                 columns=ChannelColumns(
                     ddl=columns[write.uid].ddl, has_time=has_time(write.input)
                 ),
@@ -163,7 +199,8 @@ def told_by(node: Node) -> Told:
                 if has_time(keyed):
                     operators[keyed.uid] = None
             case EventTime() if each.column is not None:
-                declared[each.uid] = None
+                if not each.comes_round:
+                    declared[each.uid] = None
             case _:
                 ways += inputs_of(each)
     return Told(operators=tuple(operators), declared=tuple(declared))

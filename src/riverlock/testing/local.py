@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from riverlock.connectors.base.staged_rows import read_staged
+from riverlock.connectors.channel.ends import ChannelSink
 from riverlock.connectors.rows.reader import RowsReader
 from riverlock.connectors.rows.source import Rows
 from riverlock.coordinator.restart import NoRestart
@@ -26,12 +27,14 @@ from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.keywords import told_keywords
 from riverlock.core.types import schema_of
 from riverlock.driver.intake.planner import Planner
+from riverlock.driver.intake.turning import circles_of
 from riverlock.driver.region_run import Run
 from riverlock.driver.run_options import RunOptions
 from riverlock.driver.runner import check
 from riverlock.engines.local.engine import LocalEngine
 from riverlock.flow.inside import program_of
 from riverlock.program.graph import Read
+from riverlock.program.regions import topology_of
 from riverlock.sinks import memory
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.records import Change
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from riverlock.driver.starting.loop_parts import LoopParts
     from riverlock.flow.flow import Flow
     from riverlock.program.graph import Write
+    from riverlock.program.program import Program
     from riverlock.snapshot.format.records import Manifest, SinkOutput
     from riverlock.stages.compiled import CompiledFlow
     from riverlock.storage.base import Storage
@@ -82,9 +86,8 @@ def run_local(
     Raises:
         InvalidFlowError: A step needs Spark, or a source's columns are not declared.
     """
-    reads = program_of(flow).find(Read)
     if not isinstance(inputs, Mapping):
-        inputs = {reads[0].uid: inputs}
+        inputs = {_reads(program_of(flow))[0].uid: inputs}
     run = LocalRun(flow, clock or ManualClock(), has_ended=True)
     run._feed(inputs)
     run._drive(epoch_rows=epoch_rows)
@@ -112,11 +115,13 @@ class LocalRun:
         self._folder = tempfile.mkdtemp(prefix="riverlock-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._program = program = program_of(self.flow)
-        self._given = {n.uid: _source(n) for n in program.find(Read)}
+        self._given = {n.uid: _source(n) for n in _reads(program)}
         # Rows by sink and epoch: a commit may be repeated.
         self._sinks: dict[str, dict[int, list[Row]]] = {}
         self._tried = copy.copy(program)
-        self._tried.writes = [replace(w, sink=memory()) for w in program.writes]
+        self._tried.writes = [
+            w if _is_channel(w) else replace(w, sink=memory()) for w in program.writes
+        ]
         self._options = RunOptions(
             available_now=True,
             epoch_target=None,
@@ -131,7 +136,7 @@ class LocalRun:
     def rows(self, sink: str | None = None) -> list[Row]:
         """Return what a sink received; without a uid, the only sink."""
         if sink is None:
-            (sink,) = [w.uid for w in self._program.writes]
+            (sink,) = [w.uid for w in self._program.writes if not _is_channel(w)]
         found = self._sinks.get(sink, {})
         return [row for _, rows in sorted(found.items()) for row in rows]
 
@@ -235,6 +240,15 @@ class LocalRun:
         return [catalog.manifest(epoch) for epoch in catalog.epochs()]
 
 
+def _reads(program: Program) -> list[Read]:
+    """Return what is fed: all but loops, which feed themselves."""
+    return [node for node in program.find(Read) if not node.is_loop]
+
+
+def _is_channel(write: Write) -> bool:
+    return isinstance(write.sink, ChannelSink)
+
+
 def _source(node: Read) -> Rows:
     schema = node.source.schema
     if schema is None:
@@ -256,7 +270,15 @@ class _Run(Run):
     """One life of the driver."""
 
     def __init__(self, local: LocalRun, engine: _Engine, options: RunOptions) -> None:
-        super().__init__(local._tried, local._storage, engine, options)
+        flow = local._tried
+        super().__init__(
+            flow,
+            local._storage,
+            engine,
+            options,
+            is_over={flow.region: lambda: False},
+            circle=circles_of(topology_of(flow)).get(flow.region),
+        )
         self._local = local
 
     def _planner(self, parts: LoopParts) -> Planner:
@@ -291,9 +313,13 @@ class _Engine(LocalEngine):
         self._local, self._epoch_rows = local, epoch_rows
 
     def reader(self, node: Read, storage: Storage) -> Reader:
+        if node.is_loop:
+            return super().reader(node, storage)
         return _Reader(self._local, node.uid, self._epoch_rows)
 
     def committer(self, write: Write, use: SinkUse, storage: Storage) -> Committer:
+        if _is_channel(write):
+            return super().committer(write, use, storage)
         kept = self._local._sinks.setdefault(write.uid, {})
         return _Committer(kept, storage, use)
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from riverlock.connectors.channel.committer import ChannelCommitter
 from riverlock.connectors.channel.stager import ChannelStager
+from riverlock.core.errors import InvalidFlowError
+from riverlock.core.suggestions import did_you_mean
 from riverlock.snapshot.format.records import CHANNEL
 
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from riverlock.core.types import Schema
     from riverlock.storage.base import Storage
 
-__all__ = ["ChannelSink", "ChannelSource"]
+__all__ = ["ChannelSink", "ChannelSource", "LoopSource", "check_feeds"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,6 +42,29 @@ class ChannelSource:
         return f"{self.name} of region {self.writer}"
 
 
+@dataclass(kw_only=True, eq=False)
+class LoopSource:
+    """The end of a loop that a region reads: used before it is known who fills it.
+
+    Attributes:
+        name: The loop.
+        schema: Its columns.
+        writer: The region that fills it; empty until the loop is closed.
+        has_time: Times of its rows are columns, which ``event_time`` declares.
+    """
+
+    name: str
+    schema: Schema
+    writer: str = ""
+    has_time: bool = False
+    kind: str = CHANNEL
+
+    @property
+    def place(self) -> str:
+        """Which loop it is."""
+        return f"{self.name} of region {self.writer}"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChannelSink:
     """The end that a region fills.
@@ -47,11 +72,18 @@ class ChannelSink:
     Attributes:
         name: The channel.
         reader: The region that reads it.
+        columns: The columns that a loop was declared with; None: it is none.
     """
 
     name: str
     reader: str
+    columns: Schema | None = None
     kind: str = CHANNEL
+
+    @property
+    def is_back(self) -> bool:
+        """Whether it closes a loop."""
+        return self.columns is not None
 
     @property
     def place(self) -> str:
@@ -59,9 +91,35 @@ class ChannelSink:
         return f"region {self.reader}"
 
     def stager(self, use: SinkUse) -> ChannelStager:
-        """Return what stages rows inside tasks."""
+        """Return what stages rows inside tasks.
+
+        Raises:
+            InvalidFlowError: The loop was declared with other columns.
+        """
+        if self.columns is not None:
+            check_feeds(self.name, self.columns, use.schema)
         return ChannelStager(channel=self.name)
 
     def committer(self, use: SinkUse, storage: Storage) -> ChannelCommitter:
         """Return what commits epochs."""
         return ChannelCommitter()
+
+
+def check_feeds(loop: str, declared: Schema, given: Schema) -> None:
+    """Refuse rows that a loop was not declared for; the order of columns is free.
+
+    Raises:
+        InvalidFlowError: Names or types differ.
+    """
+    if {*declared.fields} == {*given.fields}:
+        return
+    missing = [name for name in declared.names if name not in given.names]
+    extra = [name for name in given.names if name not in declared.names]
+    near = ((name, did_you_mean(name, missing)) for name in extra)
+    hints = [f"column {name!r}: {meant}" for name, meant in near if meant]
+    raise InvalidFlowError(
+        f"what feeds loop {loop!r}",
+        expected=f"the columns of flow.loop(): {declared.ddl}",
+        found=given.ddl,
+        hint=", ".join(hints) or "change one of them, or select and cast before feed()",
+    )

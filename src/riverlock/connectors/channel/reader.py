@@ -17,7 +17,7 @@ from riverlock.snapshot.format.sealed import checksum
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from riverlock.connectors.channel.ends import ChannelSource
+    from riverlock.connectors.channel.ends import ChannelSource, LoopSource
     from riverlock.core.types import Schema
     from riverlock.storage.base import Storage
 
@@ -34,7 +34,9 @@ class ChannelReader:
     can_read_ahead = True
     is_repeatable = True
 
-    def __init__(self, source: ChannelSource, uid: str, storage: Storage) -> None:
+    def __init__(
+        self, source: ChannelSource | LoopSource, uid: str, storage: Storage
+    ) -> None:
         """Read nothing yet; the columns come with ``take_columns``."""
         self._source, self._uid, self._storage = source, uid, storage
         catalog = Catalog(storage, source.writer)
@@ -91,6 +93,17 @@ class ChannelReader:
             if step.rows or step.markers or step.watermark_us != known:
                 known, last = step.watermark_us, step.epoch + 1
         return self._at(last)
+
+    def past_gaps(self, offset: Any, end: int) -> Any:
+        """Return an offset behind epochs without rows, at most at that epoch.
+
+        An epoch that is due for another reason takes them along: retention keeps what
+        is not read.
+        """
+        first = self.position(offset)
+        steps = self._written.between(first, min(self._written.end, end))
+        with_rows = (step.epoch for step in steps if step.rows)
+        return self._at(next(with_rows, max(first, min(self._written.end, end))))
 
     def advance(self, start: Any, latest: Any, max_rows: int) -> Any:
         """Take epochs until they hold ``max_rows``; at least one."""

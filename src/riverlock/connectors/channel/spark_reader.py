@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from riverlock.connectors.channel.ends import ChannelSource
+    from riverlock.connectors.channel.ends import ChannelSource, LoopSource
     from riverlock.storage.base import Storage
 
 __all__ = ["SparkChannelReader"]
@@ -32,7 +32,11 @@ class SparkChannelReader(ChannelReader):
     """Gives the files of a range to tasks."""
 
     def __init__(
-        self, spark: SparkSession, source: ChannelSource, uid: str, storage: Storage
+        self,
+        spark: SparkSession,
+        source: ChannelSource | LoopSource,
+        uid: str,
+        storage: Storage,
     ) -> None:
         """Take the session."""
         super().__init__(source, uid, storage)

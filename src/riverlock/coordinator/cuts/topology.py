@@ -69,3 +69,29 @@ class Topology:
     def is_head(self, region: str) -> bool:
         """Whether markers begin here: no channel but back edges leads to it."""
         return not self.forward_inputs(region)
+
+    def circle_of(self, region: str) -> Topology:
+        """Return the regions whose rows come back to this one, and what joins them.
+
+        Without channels: no row that leaves the region comes back.
+        """
+        mine = {region} | self._behind(region) & {
+            each for each in self.regions if region in self._behind(each)
+        }
+        return Topology(
+            regions=tuple(each for each in self.regions if each in mine),
+            channels=tuple(
+                c for c in self.channels if {c.writer, c.reader}.issubset(mine)
+            ),
+        )
+
+    def _behind(self, region: str) -> set[str]:
+        """Return the regions that rows of a region come to."""
+        found: set[str] = set()
+        ways = [region]
+        while ways:
+            at = ways.pop()
+            further = {c.reader for c in self.channels if c.writer == at} - found
+            found |= further
+            ways += further
+        return found

@@ -23,6 +23,7 @@ since errors cross from Spark workers to the driver.
     │   ├─ FencedError          another run owns the flow: stop
     │   ├─ StoreChangedError    the store went back under a live run: stop
     │   ├─ ClusterLostError     Spark has nobody to run tasks: a new session is needed
+    │   ├─ EndlessLoopError     rows go round a loop for ever: stop
     │   └─ EpochAbortedError    the epoch did not happen; .reason says why
     │       └─ InputChangedError  nor can it: it is planned anew
     ├─ SinkError
@@ -45,6 +46,7 @@ from riverlock.core.errors.connector import (
 from riverlock.core.errors.coordination import (
     ClusterLostError,
     CoordinationError,
+    EndlessLoopError,
     EpochAbortedError,
     FencedError,
     InputChangedError,
@@ -87,6 +89,7 @@ __all__ = [
     "CommitUnknownError",
     "CoordinationError",
     "DefinitionError",
+    "EndlessLoopError",
     "EpochAbortedError",
     "FencedError",
     "ForeignEpochError",

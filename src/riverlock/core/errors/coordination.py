@@ -7,6 +7,7 @@ from riverlock.core.errors.root import RiverlockError
 __all__ = [
     "ClusterLostError",
     "CoordinationError",
+    "EndlessLoopError",
     "EpochAbortedError",
     "FencedError",
     "InputChangedError",
@@ -131,3 +132,33 @@ class InputChangedError(EpochAbortedError):
     """An input has other rows than were planned; the epoch is planned anew."""
 
     code = "INPUT_CHANGED"
+
+
+class EndlessLoopError(CoordinationError):
+    """Rows went round a loop more often than they may."""
+
+    code = "ENDLESS_LOOP"
+    loop: str
+    operator: str
+    region: str
+    rows: int
+    max_rounds: int
+
+    def __init__(
+        self, loop: str, *, operator: str, region: str, rows: int, max_rounds: int
+    ) -> None:
+        """Name the loop, what feeds it, its region, its rows, and the bound."""
+        super().__init__(
+            f"loop {loop!r} does not empty: rows have come round {max_rounds} times,"
+            f" as often as they may while nothing else comes in, and {operator} still"
+            f" feeds it; {rows} rows are in it, and wait",
+            hint=f"decided epochs are untouched, and other regions than {region!r} go"
+            " on; see that each row leaves the loop in the end, such as by a counter"
+            f" in it, or raise max_rounds of flow.loop(uid={loop!r}), and start again:"
+            " the rows are still there",
+            loop=loop,
+            operator=operator,
+            region=region,
+            rows=rows,
+            max_rounds=max_rounds,
+        )

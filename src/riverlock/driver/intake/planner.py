@@ -22,7 +22,7 @@ from riverlock.driver.intake.input_watermarks import (
     moved_along,
 )
 from riverlock.driver.intake.skipping import Skipping, tell_left_out
-from riverlock.snapshot.format.records import InputRange
+from riverlock.snapshot.format.records import InputRange, Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from riverlock.core.clock import Clock
     from riverlock.driver.intake.admission import Admission
     from riverlock.driver.intake.region_cuts import Intake, RegionCuts
+    from riverlock.driver.intake.turning import Turning
     from riverlock.program.graph import EventTime
-    from riverlock.snapshot.format.records import Manifest, Watermark
+    from riverlock.snapshot.format.records import Manifest
 
 __all__ = ["Planner", "planned_event"]
 
@@ -59,6 +60,9 @@ class Planner:
         skipping: What a region leaves out after a failure.
         passing: The declarations whose rows reach a channel, or come from one, without
             an operator.
+        turning: The region's part in a loop; None: it has none.
+        coming_round: The declarations whose rows a loop brings. They have the time of
+            all others.
     """
 
     readers: Mapping[str, Reader]
@@ -72,6 +76,8 @@ class Planner:
     cuts: RegionCuts | None = None
     skipping: Skipping = field(default_factory=Skipping)
     passing: tuple[tuple[EventTime, ...], ...] = ()
+    turning: Turning | None = None
+    coming_round: tuple[str, ...] = ()
     _intake: Intake | None = None
     _latest: dict[str, Any] = field(default_factory=dict)
     # The same, as far as cuts let us read.
@@ -104,20 +110,11 @@ class Planner:
         """
         started_us = self.clock.now_us()
         self.since_us = self.since_us or started_us
+        # Asked first: what the circle does next is found below.
+        has_ended = self.turning is None or self.turning.has_ended
         inputs = self._ranges(parent)
         now_us = _present(parent, started_us)
-        groups = [*self.operators.values(), *self.passing]
-        declared = [d for mine in groups for d in mine]
-        before = {} if parent is None else _seen_by(parent.watermarks, now_us)
-        marks = moved_along(
-            groups,
-            declared_marks(declared, before, now_us=now_us),
-            now_us=now_us,
-            since_us=self.since_us,
-        )
-        marks = self._with_told(marks, inputs)
-        self._check_goes_on(inputs, marks)
-        marks = at_the_end(marks, self._ended(inputs))
+        marks = self._marks(parent, inputs, now_us, has_ended=has_ended)
         has_rows = any(r.start != r.end for r in inputs.values())
         is_due = (
             has_rows
@@ -130,8 +127,15 @@ class Planner:
         if self._intake is not None:
             markers = self._intake.markers(self.readers, inputs)
             is_due |= bool(markers.bears)
+            if is_due or is_asked:
+                inputs = self._intake.past_gaps(self.readers, inputs, self._latest)
+                markers = self._intake.markers(self.readers, inputs)
         if not is_due and not is_asked:
+            if self.turning is not None:
+                self.turning.rests(parent, inputs, self._latest, knows_end=has_ended)
             return None
+        if self.turning is not None:
+            self.turning.works(parent, inputs)
         self.skipping.taken()
         tell_left_out(inputs)
         if parent is not None and now_us < parent.now_us:
@@ -151,6 +155,48 @@ class Planner:
             markers=markers,
         )
 
+    def _marks(
+        self,
+        parent: Manifest | None,
+        inputs: Mapping[str, InputRange],
+        now_us: int,
+        *,
+        has_ended: bool,
+    ) -> dict[str, Watermark]:
+        """Return the watermarks of an epoch with these inputs.
+
+        Args:
+            parent: The epoch before.
+            inputs: The ranges.
+            now_us: Its processing time.
+            has_ended: Whether loops are empty for good, if there are any.
+
+        Raises:
+            SourceError: A source that had ended has rows again.
+        """
+        groups = [*self.operators.values(), *self.passing]
+        declared = [d for mine in groups for d in mine if not d.comes_round]
+        before = {} if parent is None else _seen_by(parent.watermarks, now_us)
+        marks = moved_along(
+            groups,
+            declared_marks(declared, before, now_us=now_us),
+            now_us=now_us,
+            since_us=self.since_us,
+        )
+        marks = self._with_told(marks, inputs, has_ended=has_ended)
+        self._check_goes_on(inputs, marks)
+        marks = at_the_end(marks, self._ended(inputs) if has_ended else ())
+        others = [uid for uid in self.sources if uid not in self.coming_round]
+        reached = operator_watermark(others, marks)
+        return marks | {
+            uid: Watermark(watermark_us=reached) for uid in self.coming_round
+        }
+
+    @property
+    def _inner(self) -> frozenset[str]:
+        """The sources that bring rows of a loop: they end when it does."""
+        return frozenset(() if self.turning is None else self.turning.inner)
+
     def _check_goes_on(
         self, inputs: Mapping[str, InputRange], marks: Mapping[str, Watermark]
     ) -> None:
@@ -162,7 +208,7 @@ class Planner:
         for uid, sources in self.sources.items():
             if uid not in marks or marks[uid].watermark_us != END_US:
                 continue
-            for source in sources:
+            for source in set(sources) - self._inner:
                 span = inputs[source]
                 if span.start != span.end and span.rows != 0:
                     raise SourceError(
@@ -180,17 +226,32 @@ class Planner:
             for uid, reader in self.readers.items()
             if reader.has_ended(inputs[uid].start, self._latest[uid])
         }
-        return [uid for uid, mine in self.sources.items() if over.issuperset(mine)]
+        inner = self._inner
+        return [
+            uid
+            for uid, mine in self.sources.items()
+            # Those that another region of the loop tells have its word.
+            if self.told.get(uid) not in inner and over.issuperset({*mine} - inner)
+        ]
 
     def _with_told(
-        self, marks: Mapping[str, Watermark], inputs: Mapping[str, InputRange]
+        self,
+        marks: Mapping[str, Watermark],
+        inputs: Mapping[str, InputRange],
+        *,
+        has_ended: bool,
     ) -> dict[str, Watermark]:
-        """Return the watermarks, with those that other regions tell."""
-        found = dict(marks)
+        """Return the watermarks, with those that other regions tell.
+
+        What enters a loop has its end when the loop has.
+        """
+        found, inner = dict(marks), self._inner
         for uid, source in self.told.items():
             reader, span = self.readers[source], inputs[source]
             assert isinstance(reader, Following)
             told = reader.watermark_us(span.start, span.end)
+            if told == END_US and not has_ended and source not in inner:
+                continue
             known = [t for t in (found[uid].watermark_us, told) if t is not None]
             found[uid] = msgspec.structs.replace(
                 found[uid], watermark_us=max(known, default=None)

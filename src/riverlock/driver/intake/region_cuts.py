@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from riverlock.connectors.channel.reader import ChannelReader
 from riverlock.coordinator.cuts.cut import Cut, Phase, Protocol
 from riverlock.coordinator.cuts.rules import ChannelView, RegionView, bears, permit
@@ -108,6 +110,24 @@ class Intake:
         if isinstance(reader, ChannelReader):
             return reader.until(latest, self.permit.ends[reader.channel])
         return latest if self.permit.reads_sources else start
+
+    def past_gaps(
+        self,
+        readers: Mapping[str, Reader],
+        inputs: Mapping[str, InputRange],
+        latest: Mapping[str, Any],
+    ) -> dict[str, InputRange]:
+        """Return the ranges of an epoch that is due, with epochs that have no rows.
+
+        Retention then need not keep these for us.
+        """
+        found = dict(inputs)
+        for uid, span in inputs.items():
+            reader = readers[uid]
+            if isinstance(reader, ChannelReader) and span.end == latest[uid]:
+                end = reader.past_gaps(span.end, self.permit.ends[reader.channel])
+                found[uid] = msgspec.structs.replace(span, end=end)
+        return found
 
     def markers(
         self, readers: Mapping[str, Reader], inputs: Mapping[str, InputRange]

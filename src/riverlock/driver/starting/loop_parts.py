@@ -16,6 +16,7 @@ from riverlock.driver.intake.admission import Admission
 from riverlock.driver.intake.autoscale import Autoscale
 from riverlock.driver.intake.planner import Planner
 from riverlock.driver.intake.region_cuts import RegionCuts
+from riverlock.driver.intake.turning import Turning
 from riverlock.program.graph import Read, upstream
 from riverlock.program.regions import channel_columns, channel_plans
 from riverlock.snapshot.format.cut_log import CutLog
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from riverlock.connectors.base.source_reader import Reader
     from riverlock.coordinator.plan import ChannelPlan
     from riverlock.driver.engine import Engine
+    from riverlock.driver.intake.turning import SharedCircle
     from riverlock.driver.run_options import RunOptions
     from riverlock.program.program import Program
     from riverlock.snapshot.format.records import Run as Owner
@@ -47,6 +49,7 @@ class LoopParts:
         owner: The run.
         flow_id: The id of the flow, as the store has it.
         was_well: Whether the run before, if any, ended with nothing half done.
+        circle: The regions that feed each other, if this is one of them.
     """
 
     flow: Program
@@ -57,6 +60,7 @@ class LoopParts:
     owner: Owner
     flow_id: str
     was_well: bool
+    circle: SharedCircle | None = None
 
     def tasks(self) -> StageTasks:
         """Return the tasks of its stages."""
@@ -114,6 +118,7 @@ class LoopParts:
                 u: None if n.is_told else n.delay_us
                 for u, n in compiled.event_times.items()
             },
+            untold=frozenset(self._coming_round),
             columns=compiled.columns,
             meanings=compiled.meanings,
             guarantee=self.flow.guarantee,
@@ -147,7 +152,12 @@ class LoopParts:
                 if node.is_told and isinstance(node.input, Read)
             },
             channels=self._channels,
-            cuts=RegionCuts(self.flow.region, CutLog(self.storage), readers)
+            cuts=RegionCuts(
+                self.flow.region,
+                CutLog(self.storage),
+                readers,
+                frozenset(self.flow.loops),
+            )
             if self.flow.is_part
             else None,
             passing=tuple(
@@ -155,7 +165,22 @@ class LoopParts:
                 for channel in self._channels.values()
             )
             + tuple((n,) for n in compiled.event_times.values() if n.is_told),
+            turning=None
+            if self.circle is None
+            else Turning(
+                self.flow.region,
+                self.circle,
+                readers,
+                {loop.node.uid: loop for loop in self.flow.loops.values()},
+            ),
+            coming_round=self._coming_round,
         )
+
+    @property
+    def _coming_round(self) -> tuple[str, ...]:
+        """The declarations whose rows a loop brings."""
+        times = self.compiled.event_times
+        return tuple(uid for uid, node in times.items() if node.comes_round)
 
     @property
     def _channels(self) -> dict[str, ChannelPlan]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from riverlock.connectors.channel.ends import ChannelSource
 from riverlock.connectors.channel.reader import ChannelReader
 from riverlock.program.graph import Read
 
@@ -41,6 +42,7 @@ def readers_of(
         reader = engine.reader(node, storage)
         found[node.uid] = reader
         stack.callback(reader.close)
-        if isinstance(reader, ChannelReader) and columns is not None:
+        is_entered = isinstance(node.source, ChannelSource)
+        if isinstance(reader, ChannelReader) and is_entered and columns is not None:
             reader.take_columns(columns[reader.channel])
     return found

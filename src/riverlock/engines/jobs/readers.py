@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from riverlock.connectors.base.own_source import ReplayableSource
-from riverlock.connectors.channel.ends import ChannelSource
+from riverlock.connectors.channel.ends import ChannelSource, LoopSource
 from riverlock.connectors.channel.spark_reader import SparkChannelReader
 from riverlock.connectors.databases.reading.reader import SqlReader
 from riverlock.connectors.databases.source import Sql
@@ -54,7 +54,7 @@ def reader_of(
         InvalidFlowError: Nothing reads it.
     """
     match node.source:
-        case ChannelSource() as source:
+        case ChannelSource() | LoopSource() as source:
             return SparkChannelReader(spark, source, node.uid, place[0])
         case Files() as source:
             return FilesReader(spark, source, node.uid, place)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from riverlock.connectors.base.own_source import ReplayableSource
-from riverlock.connectors.channel.ends import ChannelSource
+from riverlock.connectors.channel.ends import ChannelSource, LoopSource
 from riverlock.connectors.channel.reader import ChannelReader
 from riverlock.connectors.generator.source_numbers import NumbersReader, is_numbers
 from riverlock.connectors.own_source.table_reader import TableReader
@@ -68,7 +68,7 @@ class LocalEngine:
             InvalidFlowError: It needs Spark.
         """
         source = node.source
-        if isinstance(source, ChannelSource):
+        if isinstance(source, ChannelSource | LoopSource):
             return ChannelReader(source, node.uid, storage)
         if isinstance(source, Rows):
             return RowsReader(source)

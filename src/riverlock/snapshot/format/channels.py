@@ -101,11 +101,11 @@ def positions(manifest: Manifest) -> Iterator[tuple[str | None, int, int]]:
             yield name, span.start["segment"], span.end["segment"]
 
 
-def channels_of(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield each channel that an epoch fills for a region, with that region (§7.2)."""
+def channels_of(manifest: Manifest) -> Iterator[tuple[str, str, bool]]:
+    """Yield each channel that an epoch fills: its reader, and if it closes a loop."""
     for uid, output in manifest.outputs.items():
         if output.kind == CHANNEL:
-            yield uid, output.place.removeprefix("region ")
+            yield uid, output.place.removeprefix("region "), output.is_back
 
 
 def channel_positions(manifest: Manifest) -> Iterator[tuple[str, str, int]]:

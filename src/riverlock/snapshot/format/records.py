@@ -261,6 +261,8 @@ class SinkOutput(Record, frozen=True):
     watermark_us: int | None = None
     # Of a channel; None in epochs of older writers.
     columns: ChannelColumns | None = None
+    # Of a channel: it closes a loop.
+    is_back: bool = False
 
 
 class Meaning(Record, frozen=True):

@@ -44,6 +44,7 @@ class Status(Record, frozen=True, kw_only=True):
         rows_per_second: The same per second.
         epoch_seconds: How long the epoch took until it was decided.
         lag_rows: Rows that wait, by source; None: the source cannot tell.
+        loops: Rows that wait in each loop, by its uid.
         watermark_us: The least watermark, in microseconds: see ``watermark``.
         inputs: Event time by input: which are idle, which hold the others back.
         state_entries: Entries of state.
@@ -73,6 +74,7 @@ class Status(Record, frozen=True, kw_only=True):
     rows_per_second: float = 0.0
     epoch_seconds: float = 0.0
     lag_rows: dict[str, int | None] = msgspec.field(default_factory=dict)
+    loops: dict[str, int] = msgspec.field(default_factory=dict)
     watermark_us: int | None = None
     inputs: tuple[InputTime, ...] = ()
     state_entries: int = 0

@@ -84,16 +84,17 @@ def _readers(catalog: Catalog) -> list[Pin]:
     """Return what keeps the rows that other regions may still read.
 
     A region that has no epoch yet reads all of a channel. One that has may go back to
-    the oldest that it retains.
+    the oldest that it retains. Of a loop only what the newest has not read is kept:
+    its epochs would else keep each other for ever. Names keep what they have in flight.
     """
     newest = catalog.newest()
-    channels = {} if newest is None else dict(channels_of(newest))
     found = []
-    for channel, region in channels.items():
+    for channel, region, is_back in () if newest is None else channels_of(newest):
         reader = replace(catalog, region=region)
+        retained = reader.epochs()
         positions = [
             position
-            for epoch in reader.epochs()
+            for epoch in (retained[-1:] if is_back else retained)
             for position in _positions(reader, epoch, catalog.region, channel)
         ]
         first = min(positions, default=0)

@@ -319,6 +319,7 @@ def _output(sink: SinkRestore, plan: Restore) -> SinkOutput:
         before=given(plan.target, sink.uid),
         watermark_us=None if known is None else known.watermark_us,
         columns=None if known is None else known.columns,
+        is_back=known is not None and known.is_back,
     )
 
 
