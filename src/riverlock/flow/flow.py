@@ -142,7 +142,9 @@ class Flow:
         check_name("region", region)
         if max_rounds is not None and max_rounds < 1:
             raise InvalidFlowError(
-                "max_rounds of flow.loop()", expected="at least 1", found=str(max_rounds)
+                "max_rounds of flow.loop()",
+                expected="at least 1",
+                found=str(max_rounds),
             )
         program, columns = self._program, schema_of(schema)
         taken = program.take_uid(uid, "loop")

@@ -98,12 +98,12 @@ def total(store: str, at: str | None, operator: str, variable: str) -> int:
     return sum(row[variable] for row in found)
 
 
-def in_flight(store: str, named: Named) -> int:
-    """Return the money between debit and credit in a snapshot: that of its files."""
+def in_flight(store: str, named: Named, carrying: tuple[str, ...] = CARRYING) -> int:
+    """Return the money in some channels in a snapshot: that of their files."""
     storage = open_storage(store)
     found = 0
     for span in named.in_flight:
-        if span.channel not in CARRYING:
+        if span.channel not in carrying:
             continue
         for epoch in range(span.first, span.end):
             manifest = Catalog(storage, span.writer).manifest(epoch)
@@ -120,3 +120,67 @@ def balance(store: str, named: Named) -> tuple[int, int]:
     )
     sent = total(store, named.name, "debit", "sent")
     return sent, credited + in_flight(store, named)
+
+
+# A ledger with loops: what bounces is tried again.
+
+BOUNCING = f"{COLUMNS}, bounces int"
+# Where money is in flight there.
+ROUND = ("to-bank", "again", "soon")
+
+
+class Pay(rl.Process):
+    """Takes money from an account, and sends it on its way."""
+
+    output = BOUNCING
+    sent = rl.Value("long", default=0)
+
+    def on_event(self, transfer: Any, ctx: rl.Context) -> Any:
+        self.sent += transfer.amount
+        yield transfer.source, transfer.target, transfer.amount, transfer.amount
+
+
+class Receive(rl.Process):
+    """Gives money to an account, if it has bounced as often as it must.
+
+    It goes back to where it came from, or is tried again here, by turns.
+    """
+
+    output = "target string, amount long"
+    received = rl.Value("long", default=0)
+    again = rl.SideOutput(BOUNCING)
+    soon = rl.SideOutput(BOUNCING)
+
+    def on_event(self, transfer: Any, ctx: rl.Context) -> Any:
+        left = transfer.bounces
+        if left == 0:
+            self.received += transfer.amount
+            yield transfer.target, transfer.amount
+            return
+        row = (transfer.source, transfer.target, transfer.amount, left - 1)
+        ctx.emit(self.again if left % 2 else self.soon, row)
+
+
+def bouncing_ledger(
+    given: list[Any], sink: Any = None, *, bounded: bool = False
+) -> rl.Flow:
+    """Return a flow of two regions and two loops: back to the first, and in itself."""
+    flow = rl.Flow("bouncing", key_groups=8)
+    new = flow.read(rows(COLUMNS, given, bounded=bounded), uid="transfers")
+    again = flow.loop(BOUNCING, uid="again")
+    soon = flow.loop(BOUNCING, uid="soon", region="bank")
+    paid = new.key_by("source").process(Pay(), uid="pay")
+    on_way = paid.union(again).region("bank", uid="to-bank").union(soon)
+    received = on_way.key_by("target").process(Receive(), uid="receive")
+    received.side("again").feed(again)
+    received.side("soon").feed(soon)
+    if sink is not None:
+        received.write(sink, uid="out")
+    return flow
+
+
+def bouncing_balance(store: str, named: Named) -> tuple[int, int]:
+    """Return what was paid in a snapshot, and what was received or is in flight."""
+    received = total(store, named.name, "receive", "received")
+    sent = total(store, named.name, "pay", "sent")
+    return sent, received + in_flight(store, named, ROUND)
