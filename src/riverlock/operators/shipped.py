@@ -62,7 +62,9 @@ class OperatorProgram:
     has_event_time: bool = True
     # Reads rows of other keyed operators, which come before the epoch's watermark does.
     follows_keyed: bool = False
-    # The text of ``on_event``, if it is known.
+    # Rows of the right side go to ``on_control``.
+    has_control: bool = False
+    # The text of ``on_event``, if all records go there and it is known.
     source: str | None = None
 
     def late_at(self, info: EpochInfo) -> int | None:

@@ -138,6 +138,8 @@ class Keyed(Written):
     # Names that variables of the aggregates had in stores of older versions.
     formerly: Mapping[str, str] = field(default_factory=dict)
     broadcast: Node | None = None
+    # Its input is connected: the right side is the control input of a process.
+    has_control: bool = False
     initial: Any = None
     on_error: Sink | None = None
     visits_all: bool = False

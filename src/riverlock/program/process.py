@@ -25,6 +25,7 @@ _METHODS = {
     "on_event": _RECORD,
     "on_timer": ("at", "ctx"),
     "on_broadcast": _RECORD,
+    "on_control": _RECORD,
     "on_initial": _RECORD,
     "on_left": _RECORD,
     "on_right": _RECORD,
@@ -71,6 +72,12 @@ class KeyedLogic(Generic[ContextT]):
 
     def on_broadcast(self, record: Any, ctx: ContextT) -> None:
         """Handle a record of the broadcast stream; every task sees it."""
+
+    def on_control(self, record: Any, ctx: ContextT) -> None:
+        """Handle a record of the control input: change state and timers, emit nothing.
+
+        What it brings in an epoch is handled before the events of that epoch.
+        """
 
     def on_initial(self, record: Any, ctx: ContextT) -> None:
         """Take a row of the initial state, before the first event."""

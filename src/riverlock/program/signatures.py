@@ -11,7 +11,7 @@ from riverlock.core.user_lines import function_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["check_function", "check_methods"]
+__all__ = ["check_function", "check_methods", "refuse_yield"]
 
 # By number of arguments, unless the caller says it better.
 _COUNTED = {1: "one record", 2: "two arguments", 3: "three arguments"}
@@ -75,6 +75,23 @@ def check_methods(
                 line=function_line(method),
             )
         _refuse_async(what, method, wanted)
+
+
+def refuse_yield(process: object, uid: str, method: str) -> None:
+    """Refuse a method that must not emit, and has a ``yield``.
+
+    Raises:
+        InvalidFlowError: It has.
+    """
+    found: Any = getattr(process, method, None)
+    if inspect.isgeneratorfunction(found):
+        raise InvalidFlowError(
+            f"{method} of operator {uid!r}",
+            expected="a method that emits nothing",
+            found="one with a yield",
+            hint="keep it in state, and emit it from on_event or on_timer",
+            line=function_line(found),
+        )
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:

@@ -123,7 +123,8 @@ def _untimed(node: Node) -> Node | None:
         return None
     if isinstance(node, Keyed) and isinstance(node.input, Connect):
         left, right = map(_untimed, (node.input.left, node.input.right))
-        return left if isinstance(node.process, LooksUp) or right else None
+        is_left = isinstance(node.process, LooksUp) or node.has_control
+        return left if is_left or right else None
     inputs = (node.input,) if isinstance(node, Keyed) else inputs_of(node)
     found = map(_untimed, inputs)
     return next((each for each in found if each is not None), None)

@@ -25,6 +25,7 @@ _METHODS = (
     "on_right",
     "on_initial",
     "on_broadcast",
+    "on_control",
 )
 
 

@@ -228,7 +228,8 @@ class _Compiler:
             time_column=MARK if self._has_marks else TIME,
             has_event_time=bool(event_times_of(node)),
             follows_keyed=not _reads_only_sources(node.input),
-            source=source_of(process),
+            has_control=node.has_control,
+            source=None if node.has_control else source_of(process),
         )
 
     @property

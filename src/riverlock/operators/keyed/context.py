@@ -45,6 +45,7 @@ class OperatorContext:
         timer_changes: Timers of the key that were set (True) or removed (False), by
             kind and time.
         generator: The random generator of the key's turn, once it was asked for.
+        is_silent: Whether the step in progress must not emit.
     """
 
     __slots__ = (
@@ -56,6 +57,7 @@ class OperatorContext:
         "_seed",
         "_sides",
         "generator",
+        "is_silent",
         "key",
         "late_us",
         "now_us",
@@ -78,6 +80,7 @@ class OperatorContext:
         self.watermark_us = self.late_us
         self.time_us: int | None = None
         self.generator: random.Random | None = None
+        self.is_silent = False
         self.timer_changes: MutableMapping[tuple[int, int], bool] = {}
         # The key's place in state, while the loop is at one.
         self.visit: Visit | None = None
@@ -204,6 +207,11 @@ class OperatorContext:
     def emit(self, output: SideOutput | str, row: Any) -> None:
         """Send a row to a side output."""
         name = output if isinstance(output, str) else output.name
+        if self.is_silent:
+            raise StateError(
+                f"on_control cannot emit, got a row for {name!r}",
+                hint="keep it in state, and emit it from on_event or on_timer",
+            )
         try:
             self._sides[name].append((self._row_makers[name](row), self.time_us))
         except KeyError:

@@ -30,6 +30,7 @@ from riverlock.operators.boundary import dead_letter, user_error
 from riverlock.operators.effects import Effects
 from riverlock.operators.emission import Emission
 from riverlock.operators.keyed.context import OperatorContext
+from riverlock.operators.keyed.control import handled_by, handler_of, silently
 from riverlock.operators.keyed.instance import Instance
 from riverlock.operators.keyed.key_timers import KeyTimers
 from riverlock.operators.keyed.loop.inlining import Around, inlined
@@ -82,6 +83,7 @@ class Execution:
         self._instance = Instance(program, layout, reader, self.log, info)
         self.ctx.visit = self._instance.visit
         self._user = self._instance.user
+        self._on_event = handler_of(self._user, program)
         # Only operators of ours have these: a user's methods may have any names.
         self._end_key = self._of_ours("end_key")
         self._give_up_timer = self._of_ours("give_up_timer")
@@ -113,10 +115,10 @@ class Execution:
         )
 
     def _handle(self, data: KeyedInput) -> None:
-        self._guard("open", self._silent, self._user.open)
+        self._guard("open", silently, self._user.open)
         self._instance.seal()
         for record in data.broadcast:
-            step = partial(self._silent, self._user.on_broadcast, record, self.ctx)
+            step = partial(silently, self._user.on_broadcast, record, self.ctx)
             write = self._instance.with_broadcast_writable
             self._guard("on_broadcast", write, step, record=record)
         self._guard("open or on_broadcast", self._check_no_key_was_needed)
@@ -184,12 +186,6 @@ class Execution:
         found: Callable[..., Any] = getattr(self._user, method)
         return found
 
-    @staticmethod
-    def _silent(call: Callable[..., Any], *args: Any) -> None:
-        """Call what cannot emit rows; a ``yield`` in it would make it do nothing."""
-        if call(*args) is not None:
-            raise RowError("only on_event and on_timer can yield or return rows")
-
     def _check_no_key_was_needed(self) -> None:
         """Refuse what every task would do on its own, or to whichever key comes."""
         if self.ctx.timer_changes:
@@ -220,6 +216,9 @@ class Execution:
             epoch=self._info.epoch,
             function=users_code(self._program.process, where),
         )
+
+    def _failed(self, error: Exception, record: Any) -> RiverlockError:
+        return self._error(error, handled_by(self._program, record), record)
 
     def _plain_visits(self, data: KeyedInput) -> None:
         """Visit all keys when there are only records; log what they left at once."""
@@ -351,7 +350,7 @@ class Execution:
         helpers = {
             "ctx": ctx,
             "emit": self._emission.give,
-            "failed": lambda error, record: self._error(error, "on_event", record),
+            "failed": self._failed,
             "fields": instance.fields,
             "finish": partial(self._finish, careful=False),
             "fire": self._fire_only_new,
@@ -359,7 +358,7 @@ class Execution:
             "get": instance.fields.get,
             "islice": islice,
             "lent": instance.lent,
-            "on_event": self._user.on_event,
+            "on_event": self._on_event,
             "place": instance.place,
             "record_timers": self._timers.record,
             "settle": instance.settle,
@@ -386,10 +385,10 @@ class Execution:
 
     def _events_carefully(self, data: KeyedInput, position: int) -> None:
         """Run the key's records with a way back; poison goes to the dead letters."""
-        begin, end = data.bounds[position : position + 2]
-        for i, record in enumerate(data.records.between(begin, end), begin):
+        span = data.bounds[position : position + 2]
+        for i, record in enumerate(data.records.between(*span), span[0]):
             self.ctx.time_us = None if data.times is None else data.times[i]
-            self._carefully(record, partial(self._user.on_event, record, self.ctx))
+            self._carefully(record, partial(self._on_event, record, self.ctx))
 
     def _carefully(self, record: Any, step: Callable[[], Iterable[Any] | None]) -> bool:
         """Run a step; return whether it was not taken back."""
@@ -427,7 +426,7 @@ class Execution:
     def _initial(self, data: KeyedInput, position: int, *, careful: bool) -> None:
         self.ctx.time_us = None
         for record in data.initial.get(position, ()):
-            step = partial(self._silent, self._user.on_initial, record, self.ctx)
+            step = partial(silently, self._user.on_initial, record, self.ctx)
             if careful:
                 self._carefully(record, step)
             else:

@@ -79,9 +79,10 @@ class _Drawing:
                 for each in node.inputs:
                     yield self._origin(each)
             case Keyed(input=Connect() as both):
-                for side, each in (("left", both.left), ("right", both.right)):
+                sides = ("", "control") if node.has_control else ("left", "right")
+                for side, each in zip(sides, (both.left, both.right), strict=True):
                     start, label = self._origin(each)
-                    yield start, f"{label}, {side}" if label else side
+                    yield start, ", ".join(filter(None, (label, side)))
             case _:
                 yield self._origin(node.input)
         if isinstance(node, Keyed) and node.broadcast is not None:
