@@ -1,4 +1,4 @@
-"""A worker of Spark is killed: `at least once` repeats rows, `at most once` does not."""
+"""A worker of Spark is killed: only `at least once` repeats rows."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.unit.coordinator.at_most_once import AtMostOnce
 from tests.unit.coordinator.mutants import MUTANTS, PATCHES
 from tests.unit.coordinator.simulation import Simulation
 from tests.unit.coordinator.world import ViolationError
@@ -43,6 +44,33 @@ def test_every_row_counts_once_in_every_world() -> None:
         expected |= {"stopped: OK", "stopped: FENCED", "stopped: COMMIT_UNKNOWN"}
         missed = {f for f in expected if not faults[f]}
         assert not missed, f"these never happened: {missed}"
+
+
+def test_at_most_once_no_row_leaves_twice_in_any_world() -> None:
+    faults: Counter[str] = Counter()
+    for seed in range(FIRST, FIRST + SEEDS // 4):
+        simulation = AtMostOnce(seed)
+        try:
+            simulation.play()
+        except (ViolationError, InternalError) as error:
+            pytest.fail(f"seed {seed}: {error}")
+        faults += simulation.faults
+
+    # And bad luck does cost rows.
+    assert SEEDS < 100 or faults["missing"]
+
+
+@pytest.mark.parametrize("name", ["settled_by_now", "is_given_up"])
+def test_at_most_once_that_asks_again_is_caught(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken: dict[str, Callable[..., object]] = {
+        "settled_by_now": lambda _, settled, **__: settled,
+        "is_given_up": lambda *_: False,
+    }
+    monkeypatch.setattr(region, name, broken[name])
+
+    assert _seed_that_catches(AtMostOnce) is not None
 
 
 def test_same_seed_plays_the_same_world() -> None:

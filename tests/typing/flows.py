@@ -209,7 +209,9 @@ def stateless(stream: rl.Stream) -> rl.Stream:
 
 
 def keyed(stream: rl.Stream, other: rl.Stream) -> list[rl.Stream]:
-    by: rl.KeyedStream = stream.region("other", uid="over").key_by("user")
+    by: rl.KeyedStream = stream.region(
+        "other", guarantee="at least once", uid="over"
+    ).key_by("user")
     right = other.key_by("user")
     velocity = by.process(
         Velocity(2.0), uid="v", broadcast=other, on_error=rl.sinks.memory()

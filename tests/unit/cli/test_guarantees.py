@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.chaos.guarantee_flow import flow_of
 from tests.unit.driver.test_regions_run import run
 
 import riverlock as rl
-from riverlock.cli.check import _told
+from riverlock.cli.check import _print, _told
 from riverlock.driver.run_options import RunOptions
 from riverlock.engines.running import opened
 from riverlock.flow.inside import program_of
@@ -32,6 +33,18 @@ def test_check_says_what_each_sink_is_promised_along_its_way(tmp_path: Path) -> 
     assert sinks["to-loose"]["along"] is None
     assert sinks["out-loose"]["guarantee"].startswith("at least once: rows leave with")
     assert sinks["out-strict"]["guarantee"].startswith("exactly once: each epoch")
+
+
+def test_check_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _print(told(flow_of(1, tmp_path, "at least once")))
+    out = capsys.readouterr().out
+    for uid, words in ALONG.items():
+        assert f"{uid}  " in out
+        assert words in out
+    plain = rl.Flow("plain")
+    plain.read(rl.testing.rows("n long", []), uid="in").write(rl.sinks.memory())
+    _print(told(plain))
+    assert "along the whole path" not in capsys.readouterr().out
 
 
 def test_check_says_so_of_at_most_once(tmp_path: Path) -> None:

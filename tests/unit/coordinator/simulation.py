@@ -88,11 +88,13 @@ class Driver:
 class Simulation:
     """One seed, played from start to end."""
 
+    world_type: type[World] = World
+
     def __init__(
         self, seed: int, *, store: Store | None = None, is_validated: bool = True
     ) -> None:
         self.random = random.Random(seed)
-        self.world = World(random=self.random, store=store or Store())
+        self.world = self.world_type(random=self.random, store=store or Store())
         self.drivers: list[Driver] = []
         self.effects: list[Effect] = []
         self.faults: Counter[str] = Counter()
@@ -111,11 +113,19 @@ class Simulation:
         for driver in self.drivers:
             driver.is_frozen = False
         for _ in range(calm):
-            if self.world.is_done() and not self.effects:
+            if self.is_done() and not self.effects:
                 break
             self._step()
-        if not self.world.is_done():
+        if not self.is_done():
             raise ViolationError("no progress after the last fault")
+        self.check()
+
+    def is_done(self) -> bool:
+        """Tell whether nothing more can come."""
+        return self.world.is_done()
+
+    def check(self) -> None:
+        """Compare sinks with what was to be."""
         check_sinks(self.world)
 
     # The scheduler.

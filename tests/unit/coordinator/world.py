@@ -225,10 +225,11 @@ class World:
                 before is None or before.epoch in sink.commits,
                 f"epoch {epoch} was decided before {name!r} had its parent",
             )
-        self._check_state(manifest)
+        self.check_state(manifest)
         return True
 
-    def _check_state(self, manifest: Manifest) -> None:
+    def check_state(self, manifest: Manifest) -> None:
+        """Check that state holds each row up to where the epoch has read, once."""
         state = manifest.operators["count"]
         found = sorted(row for f in state.files for row in self.files[f.path])
         wanted = sorted(rows_until(manifest))
