@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -74,10 +76,14 @@ def flow_of(
         "at", delay="0 seconds", uid="time"
     )
     loose = read.region(LOOSE, guarantee=guarantee, uid="to-loose")
-    loose.key_by("key").process(Repeat(), uid="repeat-loose").write(
+    repeated = loose.key_by("key").process(Repeat(), uid="repeat-loose")
+    repeated.write(
         rl.sinks.for_each_row(partial(append, str(out / "loose.jsonl"), dies_at)),
         uid="out-loose",
     )
+    repeated.write(rl.sinks.files(str(out / LOOSE), format="json"), uid="files-loose")
+    table = rl.sinks.sql(f"sqlite:///{out}/loose.db", table="t", create=True)
+    repeated.write(table, uid="table-loose")
     same = read.region("strict", uid="to-strict")
     same.key_by("key").process(Repeat(), uid="repeat-strict").write(
         strict.get("sink", rl.sinks.files(str(out / "strict"), format="json")),
@@ -100,11 +106,18 @@ def left(out: Path) -> Counter[Row]:
     return Counter((kind, n) for kind, n in map(json.loads, lines))
 
 
-def kept(out: Path) -> Counter[Row]:
-    """Return what has left *strict*."""
-    files = [
-        f for f in (out / "strict").glob("**/*.json") if "_riverlock" not in f.parts
-    ]
+def in_table(out: Path) -> Counter[Row]:
+    """Return what has left *loose* for a database."""
+    if not (out / "loose.db").exists():
+        return Counter()
+    with closing(sqlite3.connect(out / "loose.db")) as database:
+        return Counter(database.execute("SELECT kind, n FROM t").fetchall())
+
+
+def in_files(out: Path, region: str) -> Counter[Row]:
+    """Return what has left a region for files."""
+    every = (out / region).glob("**/*.json")
+    files = [file for file in every if "_riverlock" not in file.parts]
     found = [json.loads(line) for f in files for line in f.read_text().splitlines()]
     return Counter((row["kind"], row["n"]) for row in found)
 

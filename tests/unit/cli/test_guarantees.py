@@ -17,6 +17,8 @@ from riverlock.flow.inside import program_of
 
 ALONG = {
     "out-loose": "at least once (region loose), from main (exactly once)",
+    "files-loose": "at least once (region loose), from main (exactly once)",
+    "table-loose": "at least once (region loose), from main (exactly once)",
     "out-strict": "exactly once (region strict), from main (exactly once)",
 }
 

@@ -5,6 +5,7 @@ Kills are in ``tests/chaos/test_guarantees.py``; here steps fail while the run g
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from riverlock.core.guarantees import (
     EXACTLY_ONCE,
     Guarantee,
 )
+from riverlock.engines.local.deployment import LocalDeployment
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.open import open_storage
 from riverlock.testing import rows
@@ -46,7 +48,7 @@ class Counted(rl.Process):
 
 
 def simple(
-    given: list[Any], guarantee: Guarantee, take: Callable[[int], object]
+    given: list[Any], guarantee: Guarantee, take: Callable[[int], None]
 ) -> rl.Flow:
     """Return a flow of one region, whose rows go to a function."""
     flow = rl.Flow("simple", key_groups=4, guarantee=guarantee)
@@ -94,6 +96,17 @@ def test_at_least_once_rows_leave_before_their_epoch_is_decided(tmp_path: Path) 
     assert found.guarantee == AT_LEAST_ONCE
     assert found.outputs["out"].tokens == ()
     assert found.outputs["out"].rows == 2
+
+
+def test_a_replay_delivers_nothing(tmp_path: Path) -> None:
+    store, found = str(tmp_path / "s"), list[int]()
+    flow = simple(numbers(4), AT_LEAST_ONCE, found.append)
+    run(flow, store)
+    replayed = flow.replay(store, 0, execution="local")
+    assert sorted(found) == [*range(4)]
+    (output,) = replayed.epochs[0].outputs
+    assert (output.recorded_rows, output.rows, output.matches) == (4, 4, None)
+    assert replayed.epochs[0].matches
 
 
 def test_at_least_once_a_failure_repeats_rows_and_state_is_right(
@@ -154,6 +167,46 @@ def test_at_most_once_goes_on_with_the_newest_input_after_an_error(
     run(simple(given, AT_MOST_ONCE, found.append), store)
     assert sorted(found) == [*range(10), *range(20, 25)]
     assert seen(store) == 15
+
+
+def test_at_most_once_an_epoch_that_fails_is_not_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, found, told = str(tmp_path / "s"), list[int](), list[Any]()
+    given, calls = numbers(30), iter(range(1_000))
+    works = LocalDeployment.run_stage
+
+    def fails_once(*args: Any, **more: Any) -> Any:
+        if next(calls) == 1:
+            given.extend(numbers(35, 30))
+            message = "a task was lost"
+            raise OSError(message)
+        return works(*args, **more)
+
+    monkeypatch.setattr(LocalDeployment, "run_stage", fails_once)
+    flow = simple(given, AT_MOST_ONCE, found.append)
+    handle = flow.start(
+        store,
+        execution="local",
+        max_rows_per_epoch=10,
+        restart=AT_ONCE,
+        on_status=told.append,
+    )
+    until(lambda: bool(told) and told[-1].skipped_rows > 0)
+    given.extend(numbers(40, 35))
+    until(lambda: len(found) == 15)
+    handle.stop()
+    assert sorted(found) == [*range(10), *range(35, 40)]
+    assert told[-1].skipped_rows == 25
+    assert seen(store) == 15
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for progress."""
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline, "no progress"
+        time.sleep(0.01)
 
 
 def test_a_guarantee_may_change_at_every_start(tmp_path: Path) -> None:
