@@ -57,6 +57,6 @@ def _left(catalog: Catalog, now: tuple[str, ...]) -> Iterator[tuple[str, Manifes
             continue
         if region not in now:
             yield region, newest
-        behind = {reader for _, reader in channels_of(newest)} - known
+        behind = {reader for _, reader, _ in channels_of(newest)} - known
         known |= behind
         ways += sorted(behind)
