@@ -154,36 +154,10 @@ def _facts(flow: Program, store: str | None) -> dict[str, Any]:
 
 
 def _told(flow: Program, engine: Engine, store: str | None) -> dict[str, Any]:
-    import tempfile
-
     from riverlock.driver.runner import check as compiled_of
-    from riverlock.storage.open import open_storage
 
     parts = compiled_of(flow, engine, store=store)
-    uses = {uid: use for part in parts for uid, use in part.uses.items()}
-    with tempfile.TemporaryDirectory() as nowhere:
-        storage = open_storage(nowhere)
-        committers = {
-            write.uid: engine.committer(write, uses[write.uid], storage)
-            for write in flow.writes
-        }
-        ways = {uid: str(way) for uid, way in ways_to_sinks(flow).items()}
-        guarantees = {w.uid: p.flow.guarantee for p in parts for w in p.flow.writes}
-        sinks = [
-            {
-                "uid": write.uid,
-                "kind": write.sink.kind,
-                "guarantee": promised(
-                    write.sink,
-                    uses[write.uid],
-                    guarantees[write.uid],
-                    committers[write.uid].guarantee,
-                ),
-                "along": ways.get(write.uid),
-                **_asked(committers[write.uid]),
-            }
-            for write in flow.writes
-        ]
+    sinks = _sinks(flow, parts, engine)
     return {
         "flow": flow.name,
         "key_groups": flow.key_groups,
@@ -215,6 +189,35 @@ def _told(flow: Program, engine: Engine, store: str | None) -> dict[str, Any]:
         ],
         **({} if store is None else _going_on(flow, parts, engine, store)),
     }
+
+
+def _sinks(
+    flow: Program, parts: tuple[CompiledFlow, ...], engine: Engine
+) -> list[dict[str, Any]]:
+    """Return what each sink is promised, along its whole path, and what it says."""
+    import tempfile
+
+    from riverlock.storage.open import open_storage
+
+    ways = {uid: str(way) for uid, way in ways_to_sinks(flow).items()}
+    found = []
+    with tempfile.TemporaryDirectory() as nowhere:
+        storage = open_storage(nowhere)
+        for part, write in ((p, w) for p in parts for w in p.flow.writes):
+            use, sink = part.uses[write.uid], write.sink
+            committer = engine.committer(write, use, storage)
+            words = promised(sink, use, part.flow.guarantee, committer.guarantee)
+            found.append(
+                {
+                    "uid": write.uid,
+                    "kind": sink.kind,
+                    "guarantee": words,
+                    "along": ways.get(write.uid),
+                    **_asked(committer),
+                }
+            )
+    order = [write.uid for write in flow.writes]
+    return sorted(found, key=lambda sink: order.index(sink["uid"]))
 
 
 def _asked(committer: Committer) -> dict[str, Any]:

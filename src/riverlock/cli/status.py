@@ -103,7 +103,7 @@ def _ways(catalog: Catalog, regions: Iterable[str]) -> dict[str, str]:
     channels = [
         (region, reader)
         for region, newest in known.items()
-        for _, reader in channels_of(newest)
+        for _, reader, _ in channels_of(newest)
     ]
     return {r: str(way_to_region(r, guarantees, channels)) for r in known}
 

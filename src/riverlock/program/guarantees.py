@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from riverlock.connectors.channel.ends import ChannelSink, ChannelSource
+from riverlock.connectors.channel.ends import ChannelSink, ChannelSource, LoopSource
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.guarantees import (
     AT_LEAST_ONCE,
@@ -171,4 +171,4 @@ def _channels_to(write: Write) -> list[str]:
     """Return the channels whose rows reach an output within its region."""
     reads = [node for node in upstream(write.input) if isinstance(node, Read)]
     sources = [read.source for read in reads]
-    return [source.name for source in sources if isinstance(source, ChannelSource)]
+    return [s.name for s in sources if isinstance(s, ChannelSource | LoopSource)]

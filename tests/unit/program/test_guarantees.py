@@ -69,6 +69,19 @@ def test_only_regions_whose_rows_reach_a_sink_are_on_its_way() -> None:
     assert words(flow)["b"].startswith("at most once (region both, itself exactly")
 
 
+def test_what_comes_round_a_loop_is_on_the_way() -> None:
+    flow = rl.Flow("round")
+    again = flow.loop("n long", uid="again")
+    every = read(flow).union(again)
+    every.write(rl.sinks.memory(), uid="head")
+    tried = every.region("loose", guarantee="at most once")
+    tried.filter(lambda row: row.n > 0, uid="left").feed(again)
+    assert words(flow) == {
+        "head": "at most once (region main, itself exactly once),"
+        " from loose (at most once)",
+    }
+
+
 @pytest.mark.parametrize(
     ("own", "before", "promise"),
     [
