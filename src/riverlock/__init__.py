@@ -14,6 +14,7 @@ from riverlock.flow.engine_door import answer_with
 
 if TYPE_CHECKING:
     from riverlock import sinks, sources, stores, tables, testing
+    from riverlock.coordinator.bounds import Bound
     from riverlock.core import errors
     from riverlock.core.errors import RiverlockError
     from riverlock.core.times import days, hours, milliseconds, minutes, seconds
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Aggregator": "riverlock.operators.aggregates.aggregator",
+    "Bound": "riverlock.coordinator.bounds",
     "Context": "riverlock.program.context",
     "Flow": "riverlock.flow.flow",
     "Graph": "riverlock.program.drawing.graph_model",
@@ -91,6 +93,7 @@ _MODULES = {
 
 __all__ = [
     "Aggregator",
+    "Bound",
     "Context",
     "Flow",
     "Graph",

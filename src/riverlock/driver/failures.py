@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from riverlock.coordinator.events import AbortReason, PlanFailed, StageFailed
 from riverlock.core.errors import (
+    CommitRejectedError,
     EpochAbortedError,
     InputChangedError,
     InternalError,
     RiverlockError,
+    SinkError,
     SinkUnavailableError,
     SnapshotError,
     SourceError,
@@ -25,7 +27,14 @@ from riverlock.operators.boundary import user_error
 if TYPE_CHECKING:
     from riverlock.coordinator.instructions import RunStage
 
-__all__ = ["as_ours", "is_retryable", "plan_failed", "reason_of", "stage_failed"]
+__all__ = [
+    "as_ours",
+    "is_retryable",
+    "may_pass",
+    "plan_failed",
+    "reason_of",
+    "stage_failed",
+]
 
 
 def as_ours(cause: Exception, *, where: str, epoch: int | None) -> RiverlockError:
@@ -47,6 +56,13 @@ def is_retryable(error: RiverlockError) -> bool:
     return isinstance(
         error, EpochAbortedError | SourceUnavailableError | SinkUnavailableError
     )
+
+
+def may_pass(error: RiverlockError) -> bool:
+    """Tell whether a run that begins anew may get past what has ended one."""
+    if isinstance(error, SinkError):
+        return not isinstance(error, CommitRejectedError)
+    return is_retryable(error)
 
 
 def reason_of(error: RiverlockError) -> AbortReason:

@@ -37,7 +37,7 @@ class Running(Protocol):
     def stop(self, savepoint: str | None = None) -> None:
         """Finish the epoch in progress, name it, then end."""
 
-    def rescale(self, parallelism: int) -> None:
+    def rescale(self, parallelism: int, *, region: str | None = None) -> None:
         """Change the number of tasks from the next epoch."""
 
     def savepoint(self, name: str, *, protocol: str | None = None) -> Named:
@@ -49,9 +49,8 @@ class Running(Protocol):
     def set(self, change: Change) -> int | None:
         """Change parameters; return the epoch that has them, None if it has ended."""
 
-    @property
-    def status(self) -> Status:
-        """How it is doing."""
+    def status(self, region: str | None = None) -> Status:
+        """How it, or one of its regions, is doing."""
         ...
 
 
@@ -76,9 +75,16 @@ class Handle:
         finally:
             self._running.__exit__(None, None, None)
 
-    def status(self) -> Status:
-        """Return the status after the last epoch; its ``epoch`` is None before one."""
-        return self._running.status
+    def status(self, region: str | None = None) -> Status:
+        """Return the status after the last epoch; its ``epoch`` is None before one.
+
+        Args:
+            region: The region; by default the first one that runs here.
+
+        Raises:
+            InvalidConfigError: There is no such region here.
+        """
+        return self._running.status(region)
 
     @property
     def is_active(self) -> bool:
@@ -111,24 +117,29 @@ class Handle:
         """
         return self._running.savepoint(name, protocol=protocol)
 
-    def rescale(self, parallelism: int) -> None:
+    def rescale(self, parallelism: int, *, region: str | None = None) -> None:
         """Set the number of tasks per keyed stage from the next epoch; state follows.
 
+        Args:
+            parallelism: The number.
+            region: The region; by default all that run here.
+
         Raises:
-            InvalidConfigError: It is less than 1.
+            InvalidConfigError: It is less than 1, or there is no such region here.
         """
         if parallelism < 1:
             raise InvalidConfigError(
                 "parallelism", expected="at least 1", found=str(parallelism)
             )
-        self._running.rescale(parallelism)
+        self._running.rescale(parallelism, region=region)
 
     def set(self, operator: str, /, **values: Any) -> int:
         """Change parameters (``rl.Param``) of an operator; return the first epoch.
 
         All tasks have the new values from the same epoch on, which follows at once and
         records them; this call waits for it. The store keeps them: the next run has
-        them too, whatever the default in its code.
+        them too, whatever the default in its code. Of a flow with several regions, the
+        epoch is one of the operator's region.
 
         Raises:
             InvalidConfigError: There is no such parameter, or a value is not of its

@@ -120,6 +120,11 @@ class RegionDriver:
         """What was shown last; before that, what is known of the run."""
         return self._board.status(self._parent)
 
+    @property
+    def epochs(self) -> int:
+        """How many epochs it has decided."""
+        return self._epochs
+
     def stop(self) -> None:
         """Finish the epoch in progress, then end; callable from anywhere."""
         self._stop.set()
@@ -319,7 +324,7 @@ class RegionDriver:
             planned = self._again(order.retry_of) or self._next(order.parent)
         except Exception as error:  # noqa: BLE001 - readers run user code and drivers
             return self._plan_failed(order.turn, error)
-        self._board.take_back(self._parent)
+        self._board.show_plan(self.planner.holds, self._parent)
         if planned is None:
             return self._nothing(order.turn)
         if order.retry_of is None:
@@ -368,6 +373,7 @@ class RegionDriver:
                 planned = self._next(self._parent)
             except Exception as error:  # noqa: BLE001 - as in _plan
                 return self._plan_failed(turn, error)
+            self._board.show_plan(self.planner.holds, self._parent)
             if planned is not None:
                 self._began_us = self.clock.elapsed_us()
                 faults.hit("P1")

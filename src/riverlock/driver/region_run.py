@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,6 +41,7 @@ from riverlock.snapshot.format.records import (
 )
 from riverlock.snapshot.format.requests import add_request, taken_at
 from riverlock.snapshot.format.run_status import Status
+from riverlock.snapshot.format.sealed import seal
 from riverlock.snapshot.format.store_layout import FLOW
 from riverlock.snapshot.format.stored_parameters import check_change, renamed
 from riverlock.snapshot.owner import ended_well
@@ -51,15 +53,18 @@ if TYPE_CHECKING:
 
     from riverlock.connectors.base.committer import Committer
     from riverlock.connectors.base.source_reader import Reader
+    from riverlock.core.errors import RiverlockError
     from riverlock.core.types import Schema
     from riverlock.driver.engine import Deployment, Engine
-    from riverlock.driver.intake.turning import SharedCircle
     from riverlock.driver.intake.planner import Planner
+    from riverlock.driver.intake.turning import SharedCircle
+    from riverlock.driver.region_lives import RegionLives
     from riverlock.driver.run_options import RunOptions
     from riverlock.program.program import Program
     from riverlock.snapshot.format.records import Flow as FlowRecord
     from riverlock.snapshot.format.records import Manifest, Named, Request, Start
     from riverlock.snapshot.format.records import Run as Owner
+    from riverlock.snapshot.format.stored_parameters import Parameters
     from riverlock.stages.compiled import CompiledFlow
     from riverlock.storage.base import Storage
 
@@ -77,7 +82,7 @@ class Run:
         options: RunOptions,
         *,
         opens_engine: bool = True,
-        is_over: Mapping[str, Callable[[], bool]] | None = None,
+        lives: RegionLives | None = None,
         circle: SharedCircle | None = None,
         on_stop: Callable[[str | None], object] | None = None,
     ) -> None:
@@ -89,13 +94,13 @@ class Run:
             engine: What runs it.
             options: How to run it.
             opens_engine: Whether nobody else opens and closes the engine.
-            is_over: Whether other regions of the same run are over, by name.
+            lives: What is known of other regions; None: there are none.
             circle: The regions whose rows come back here, if there are any.
-            on_stop: Called with the name of a savepoint when the store says to stop, in
-                place of ``stop``.
+            on_stop: Called with the name of a savepoint when the store says that all
+                regions are to stop.
         """
         self._on_stop = on_stop
-        self._opens_engine, self._is_over = opens_engine, is_over or {}
+        self._opens_engine, self._lives = opens_engine, lives
         self._circle = circle
         # Columns of channels: those that it reads, and those that it fills, once known.
         self._columns: Mapping[str, Schema] = {}
@@ -114,10 +119,20 @@ class Run:
         self._stopping = threading.Event()
 
     @property
-    def reads(self) -> set[str]:
-        """The channels that it reads."""
+    def reads(self) -> dict[str, str]:
+        """The channels that it reads, each with the region that fills it."""
         sources = [node.source for node in self._flow.find(Read)]
-        return {s.name for s in sources if isinstance(s, ChannelSource)}
+        return {s.name: s.writer for s in sources if isinstance(s, ChannelSource)}
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters that its operators declare, once it has begun."""
+        return {} if self._driver is None else self._driver.plan.parameters
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs it has decided."""
+        return 0 if self._driver is None else self._driver.epochs
 
     def take_columns(self, columns: Mapping[str, Schema]) -> None:
         """Take the columns of the channels that it reads, before it is entered."""
@@ -139,6 +154,15 @@ class Run:
             updated_us=self._options.clock.now_us(),
             error=None if away is None else away.message,
         )
+
+    def tell_failed(self, error: RiverlockError) -> None:
+        """Tell what has ended it, if it had not begun: its loop would have told."""
+        if self._driver is None:
+            told = msgspec.structs.replace(
+                self.status, state="failed", error=str(error)
+            )
+            with suppress(StorageError):  # a hint
+                self._storage.put(self._catalog.paths.status, seal(told))
 
     def check_name(self, name: str) -> None:
         """Refuse a name that is taken."""
@@ -206,16 +230,20 @@ class Run:
 
     def _prepare(self, stack: ExitStack) -> None:
         """Have the engine, and what reads the sources."""
+        if self._engine.opens_slowly:
+            self._announced(stack)
         if self._opens_engine:
-            if self._engine.opens_slowly:
-                self._announced(stack)
             stack.callback(self._engine.close)
             self._engine.open()
         self._readers = readers_of(
             self._flow, self._engine, self._storage, stack, self._columns
         )
-        for reader in self._readers.values():
-            if isinstance(reader, ChannelReader) and reader.writer in self._is_over:
+        reads = [
+            n for n in self._flow.find(Read) if isinstance(n.source, ChannelSource)
+        ]
+        for node in reads:
+            reader = self._readers[node.uid]
+            if isinstance(reader, ChannelReader):
                 reader.follow(self._end_of(reader.writer))
 
     def _end_of(self, writer: str) -> Callable[[], bool]:
@@ -223,10 +251,12 @@ class Run:
 
         Regions that feed each other would wait for each other for ever.
         """
-        is_over, circle = self._is_over[writer], self._circle
+        lives, circle = self._lives, self._circle
+        if lives is None:
+            return lambda: True
         if circle is None or writer not in circle.circle.topology.regions:
-            return is_over
-        return lambda: is_over() or circle.is_final()
+            return partial(lives.is_over, writer)
+        return lambda: lives.is_over(writer) or circle.is_final()
 
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
@@ -268,6 +298,7 @@ class Run:
             flow_id=record.id,
             was_well=was_well,
             circle=self._circle,
+            lives=self._lives,
         )
         tasks = parts.tasks()
         deployed = engine.deploy(tasks, readers)
@@ -388,7 +419,9 @@ class Run:
         if isinstance(what, Stop) and (
             what.run == driver.plan.run or (start is not None and what.start == start)
         ):
-            if self._on_stop is not None:
+            # A start is that of a process, and a snapshot has all regions.
+            is_of_all = what.start is not None or what.savepoint is not None
+            if is_of_all and self._on_stop is not None:
                 self._on_stop(what.savepoint)
             else:
                 self.stop(what.savepoint)

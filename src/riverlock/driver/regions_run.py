@@ -1,11 +1,13 @@
-"""A run of a whole flow: each region in a thread of its own, on one engine.
+"""A run of a whole flow, or of some of its regions: each in a thread, on one engine.
 
-A region that fails ends alone. The others go on, and channels keep what it has not
-read; its error is raised when all have ended.
+A region that fails ends alone, once beginning again has not helped. The others go on,
+and channels keep what it has not read; its error is raised when all have ended. Regions
+that run in other processes meet these in the store, and nowhere else.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 from contextlib import ExitStack
@@ -14,18 +16,25 @@ from typing import TYPE_CHECKING
 from riverlock.connectors.withdrawal import withdraw_now
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.ids import MAIN_REGION
+from riverlock.core.suggestions import did_you_mean
 from riverlock.driver.cut_keeper import CutKeeper
+from riverlock.driver.engine import while_it_is_there
 from riverlock.driver.intake.turning import circles_of
+from riverlock.driver.region_lives import RegionLives
+from riverlock.driver.region_place import RegionPlace
 from riverlock.driver.region_run import Run
 from riverlock.driver.starting.left_regions import check_left_regions
-from riverlock.program.regions import part_of, topology_of
+from riverlock.program.regions import part_of, region_of, topology_of
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.format.stored_parameters import check_change
+from riverlock.snapshot.starts import announced
 from riverlock.snapshot.verbs.cut import DEFAULT_PROTOCOL, take_cut
 from riverlock.snapshot.verbs.restore_all import complete_restore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
+    from riverlock.coordinator.cuts.topology import Topology
     from riverlock.core.types import Schema
     from riverlock.driver.engine import Engine
     from riverlock.driver.run_options import RunOptions
@@ -34,77 +43,137 @@ if TYPE_CHECKING:
     from riverlock.snapshot.format.run_status import Status
     from riverlock.storage.base import Storage
 
-__all__ = ["RegionsRun"]
+__all__ = ["RegionsRun", "chosen_regions"]
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
 
 
+def chosen_regions(topology: Topology, region: str | None) -> tuple[str, ...]:
+    """Return the regions to run, those that others read first.
+
+    Raises:
+        InvalidConfigError: There is no such region, or it cannot run alone.
+    """
+    if region is None:
+        return topology.regions
+    alone = (_checked(region, topology.regions),)
+    together = topology.circle_of(region).regions
+    if len(together) > 1:
+        raise InvalidConfigError(
+            f"region={region!r}",
+            expected="a region that no other one of a loop must run with",
+            found=f"a loop over {', '.join(together)}",
+            hint="run the whole flow in one process: leave out region",
+        )
+    return alone
+
+
+def _checked(region: str, known: Iterable[str]) -> str:
+    known = list(known)
+    if region not in known:
+        raise InvalidConfigError(
+            "region",
+            expected=f"one of {', '.join(map(repr, known))}",
+            found=repr(region),
+            hint=did_you_mean(region, known),
+        )
+    return region
+
+
 class RegionsRun:
-    """The runs of all regions of a flow; see ``handle.Running``."""
+    """The runs of the regions of a flow; see ``handle.Running``."""
 
     def __init__(
         self, flow: Program, storage: Storage, engine: Engine, options: RunOptions
     ) -> None:
-        """Open nothing yet."""
+        """Open nothing yet.
+
+        Raises:
+            InvalidConfigError: There is no such region.
+        """
+        self._flow, self._engine, self._options = flow, engine, options
+        self._catalog = Catalog(storage)
         topology = topology_of(flow)
-        names = topology.regions
-        self._flow, self._storage, self._options = flow, storage, options
+        names = chosen_regions(topology, options.region)
         self._is_cut = bool(topology.channels)
         self._keeper = CutKeeper(storage, topology, options.clock)
-        circles = circles_of(topology)
-        self._over = {name: threading.Event() for name in names}
-        is_over = {name: event.is_set for name, event in self._over.items()}
-        self._runs = {
-            name: Run(
-                part_of(flow, name),
-                storage,
-                engine,
-                options,
-                # The first is entered first and left last: it has the engine open.
-                opens_engine=name == names[0],
-                is_over=is_over,
-                circle=circles.get(name),
-                on_stop=self.stop,
-            )
+        self._circles = circles_of(topology)
+        over = {name: threading.Event() for name in names}
+        here = {name: event.is_set for name, event in over.items()}
+        self._lives = RegionLives(self._catalog, here, options.clock)
+        self._places = {
+            name: self._place(name, over[name], is_only=len(names) == 1)
             for name in names
         }
-        self._entered: dict[str, Run] = {}
         self._stopping = threading.Event()
         self._stack = ExitStack()
         self._errors: dict[str, BaseException] = {}
         self._closing: threading.Thread | None = None
 
+    def _place(self, name: str, over: threading.Event, *, is_only: bool) -> RegionPlace:
+        part, pace = part_of(self._flow, name), self._flow.paces.get(name)
+        own = {} if pace is None else pace.given
+        options = dataclasses.replace(self._options, **own)
+
+        def made() -> Run:
+            return Run(
+                part,
+                self._catalog.storage,
+                self._engine,
+                options,
+                opens_engine=is_only,
+                lives=self._lives if self._is_cut else None,
+                circle=self._circles.get(name),
+                on_stop=self.stop,
+            )
+
+        return RegionPlace(
+            self._catalog.of(name), options, made, over, begins_again=not is_only
+        )
+
     def __enter__(self) -> RegionsRun:
         with ExitStack() as stack:
             complete_restore(
-                Catalog(self._storage),
+                self._catalog,
                 now_us=self._options.clock.now_us(),
                 then=withdraw_now,
             )
-            check_left_regions(Catalog(self._storage), self._flow)
-            for name, run in self._runs.items():
-                columns = self._columns()
-                if not run.reads <= columns.keys():
-                    break  # a region before it waits for a source: see _drive_region
-                self._enter(name, stack, columns)
+            check_left_regions(self._catalog, self._flow)
+            if len(self._places) > 1:
+                self._open_engine(stack)
+            for place in self._places.values():
+                stack.callback(place.close)
+            for place in self._places.values():
+                if self._awaited(place):
+                    break  # a region before it waits for a source: see _begin_later
+                place.enter(self._columns())
             if self._is_cut:
                 self._keeper.start()
                 stack.callback(self._keeper.stop)
             self._stack = stack.pop_all()
         return self
 
-    def _enter(
-        self, name: str, stack: ExitStack, columns: Mapping[str, Schema]
-    ) -> None:
-        run = self._runs[name]
-        run.take_columns(columns)
-        stack.enter_context(run)
-        self._entered[name] = run
+    def _open_engine(self, stack: ExitStack) -> None:
+        """Open what all share: none of the regions closes it."""
+        first = next(iter(self._places))
+        if self._engine.opens_slowly:
+            now_us = self._options.clock.now_us()
+            stack.enter_context(announced(self._catalog.of(first), now_us=now_us))
+        stack.callback(self._engine.close)
+        with while_it_is_there(self._engine):
+            self._engine.open()
 
     def _columns(self) -> dict[str, Schema]:
         """Return the columns of the channels whose writers were analysed."""
-        return {n: s for run in self._runs.values() for n, s in run.gives.items()}
+        places = self._places.values()
+        return {n: s for place in places for n, s in place.gives.items()}
+
+    def _awaited(self, place: RegionPlace) -> set[str]:
+        """Return the regions here that have to tell columns before this one begins."""
+        known = self._columns()
+        wanted = {w for name, w in place.run.reads.items() if name not in known}
+        return wanted & self._places.keys()
 
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
@@ -115,7 +184,7 @@ class RegionsRun:
         Raises:
             RiverlockError: What ended a region.
         """
-        first, *others = self._runs
+        first, *others = self._places
         threads = [
             threading.Thread(
                 target=self._drive_region, args=(name,), name=f"riverlock-{name}"
@@ -135,24 +204,24 @@ class RegionsRun:
             raise error
 
     def _drive_region(self, name: str) -> None:
-        run = self._runs[name]
+        place = self._places[name]
         try:
-            if name in self._entered or self._enter_later(name):
-                run.drive()
+            if place.is_entered or self._begin_later(place):
+                place.drive()
         except BaseException as error:  # noqa: BLE001 - raised again by drive()
             self._errors[name] = error
-            if len(self._runs) > 1:
+            if len(self._places) > 1:
                 log.error("region %r has ended, the others go on: %s", name, error)
         finally:
-            self._over[name].set()
+            place.over.set()
 
-    def _enter_later(self, name: str) -> bool:
+    def _begin_later(self, place: RegionPlace) -> bool:
         """Wait until the regions before it are analysed; False: it is not needed."""
-        run = self._runs[name]
-        while not run.reads <= (columns := self._columns()).keys():
-            if self._stopping.wait(_POLL_SECONDS) or self._errors:
+        while awaited := self._awaited(place):
+            over = {name for name in awaited if self._places[name].over.is_set()}
+            if self._stopping.wait(_POLL_SECONDS) or over:
                 return False
-        self._enter(name, self._stack, columns)
+        place.expect(self._columns())
         return True
 
     def stop(self, savepoint: str | None = None) -> None:
@@ -168,8 +237,8 @@ class RegionsRun:
                 self._closing.start()
             return
         self._stopping.set()
-        for run in self._runs.values():
-            run.stop(savepoint)
+        for place in self._places.values():
+            place.stop(savepoint)
 
     def _stop_with(self, savepoint: str) -> None:
         try:
@@ -178,10 +247,10 @@ class RegionsRun:
             self._errors["savepoint"] = error
         self.stop()
 
-    def rescale(self, parallelism: int) -> None:
+    def rescale(self, parallelism: int, *, region: str | None = None) -> None:
         """Set the number of tasks per keyed stage from the next epochs."""
-        for run in self._runs.values():
-            run.rescale(parallelism)
+        for name in self._named(region):
+            self._places[name].run.rescale(parallelism)
 
     def savepoint(self, name: str, *, protocol: str | None = None) -> Named:
         """Name one epoch of each region, such that all fit together.
@@ -191,9 +260,9 @@ class RegionsRun:
             SnapshotAbandonedError: A region did not answer in time.
         """
         if not self._is_cut:
-            return self._first.savepoint(name)
+            return self._first.run.savepoint(name)
         return take_cut(
-            Catalog(self._storage),
+            self._catalog,
             name,
             protocol=protocol or DEFAULT_PROTOCOL,
             now_us=self._options.clock.now_us(),
@@ -201,26 +270,41 @@ class RegionsRun:
 
     def check_name(self, name: str) -> None:
         """Refuse a name that is taken."""
-        self._first.check_name(name)
+        self._catalog.check_name(name)
 
     def set(self, change: Change) -> int | None:
         """Change parameters; return the epoch that has them, None if it has ended."""
-        return self._only("set()").set(change)
+        named = [*change.values, *change.defaults]
+        for place in self._places.values():
+            if place.run.parameters.keys() & set(named):
+                return place.run.set(change)
+        for node in self._flow.keyed:
+            home = region_of(node)
+            if node.uid in named and home not in self._places:
+                raise InvalidConfigError(
+                    f"operator {node.uid!r}",
+                    expected=f"one of region {', '.join(self._places)}, which runs here",
+                    found=f"one of region {home!r}",
+                    hint="set it through the store: riverlock set STORE ...",
+                )
+        if len(self._places) == 1:
+            return self._first.run.set(change)
+        runs = [place.run for place in self._places.values()]
+        check_change({u: p for run in runs for u, p in run.parameters.items()}, change)
+        return None
+
+    def status(self, region: str | None = None) -> Status:
+        """How a region is doing; by default the one that is read first."""
+        if region is None:
+            return self._first.status
+        (name,) = self._named(region)
+        return self._places[name].status
 
     @property
-    def status(self) -> Status:
-        """How the flow is doing; of several regions, the one that is read first."""
-        return self._first.status
+    def _first(self) -> RegionPlace:
+        return self._places.get(MAIN_REGION) or next(iter(self._places.values()))
 
-    @property
-    def _first(self) -> Run:
-        return self._runs.get(MAIN_REGION) or next(iter(self._runs.values()))
-
-    def _only(self, what: str) -> Run:
-        if len(self._runs) > 1:
-            raise InvalidConfigError(
-                what,
-                expected="a flow of one region",
-                found=f"regions {', '.join(self._runs)}",
-            )
-        return self._first
+    def _named(self, region: str | None) -> Iterable[str]:
+        if region is None:
+            return self._places
+        return (_checked(region, self._places),)

@@ -31,6 +31,7 @@ class RunKeywords(TypedDict, total=False):
     """
 
     execution: Literal["jobs", "local"]
+    region: str | None
     spark: SparkSession | None
     available_now: bool
     parallelism: int | Literal["auto"] | None
@@ -54,6 +55,8 @@ class RunOptions:
         execution: Which engine runs the stages of an epoch: ``"jobs"``, each as a Spark
             job; or ``"local"``, in one thread without Spark, if all steps are Python.
             May differ from run to run.
+        region: Run this region alone: others may run in other processes, each on a
+            Spark of its own. Default: all regions of the flow.
         spark: A session to run on; default: the active one, or a new local one.
         available_now: Take what is there at the start, then stop.
         parallelism: Tasks per keyed stage; default: the cores Spark has. May differ
@@ -75,6 +78,7 @@ class RunOptions:
     """
 
     execution: Literal["jobs", "local"] = "jobs"
+    region: str | None = None
     spark: SparkSession | None = None
     available_now: bool = False
     parallelism: int | Literal["auto"] | None = None

@@ -38,7 +38,7 @@ def run(flow: Program, store: str, engine: Engine, options: RunOptions) -> Statu
     running = RegionsRun(flow, open_storage(store), engine, options)
     with running, stopped_by_signals(running.stop):
         running.drive()
-        return running.status
+        return running.status()
 
 
 def start(flow: Program, store: str, engine: Engine, options: RunOptions) -> Handle:

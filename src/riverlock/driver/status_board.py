@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +15,7 @@ from riverlock.snapshot.format.sealed import seal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from riverlock.coordinator.bounds import Hold
     from riverlock.coordinator.plan import RegionPlan
     from riverlock.core.clock import Clock
     from riverlock.core.errors import SinkUnavailableError, SourceUnavailableError
@@ -35,6 +36,8 @@ class Board:
     clock: Clock
     on_status: Callable[[Status], object]
     _shown: Status | None = None
+    # The channels whose readers the next epoch waits for.
+    _held: set[str] = field(default_factory=set)
 
     def status(self, parent: Manifest | None) -> Status:
         """Return what was shown last; before that, what is known of the run."""
@@ -124,7 +127,21 @@ class Board:
             parent,
         )
 
-    def take_back(self, parent: Manifest | None) -> None:
+    def show_plan(self, holds: tuple[Hold, ...], parent: Manifest | None) -> None:
+        """Say for whom the next epoch waits, or that nothing is waited for any more."""
+        if not holds:
+            self._take_back(parent)
+            return
+        channels = {each.channel for each in holds}
+        is_said = self._shown is not None and self._shown.state == "waiting"
+        if channels != self._held or not is_said:
+            text = "; ".join(map(str, holds))
+            log.info("waiting for %s", text)
+            self.show_state("waiting", f"waiting for {text}", parent)
+        self._held = channels
+
+    def _take_back(self, parent: Manifest | None) -> None:
         """Say that nothing is waited for any more, if that was said."""
+        self._held = set()
         if self._shown is not None and self._shown.state == "waiting":
             self.show_state("running", None, parent)

@@ -256,7 +256,9 @@ class Flow:
         - ``execution``: ``"jobs"``: each stage of an epoch is a Spark job. ``"local"``:
           all run in one thread without Spark, if all steps are Python.
         - ``spark``: A session to run on; default: the active one, or a new local one.
-        - ``available_now``: Take what is there at the start, then stop.
+        - ``region``: Run this region alone; others may run in other processes.
+        - ``available_now``: Take what is there at the start, then stop. A region that
+          others write to ends when they have, wherever they run.
         - ``parallelism``: Tasks per keyed stage; default: the cores Spark has. May
           differ from run to run: state follows. ``"auto"``: at most that many, as
           backlog and duration of epochs ask for.

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from riverlock.connectors.channel.ends import ChannelSink, ChannelSource, check_feeds
-from riverlock.core.errors import InvalidFlowError
+from riverlock.coordinator.bounds import Bound
+from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.hidden_columns import TIME
 from riverlock.core.ids import check_name
 from riverlock.program.graph import EventTime, Read, Write, comes_round, described
 from riverlock.program.guarantees import declare_guarantee
 from riverlock.program.loops import loop_read_by
+from riverlock.program.region_options import Pace, agreed
 from riverlock.program.regions import has_time, region_of
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from riverlock.core.guarantees import Guarantee
     from riverlock.core.types import Schema
     from riverlock.flow.stream import Stream
@@ -39,15 +43,23 @@ class Regional:
     def _check_has_rows(self) -> None:
         raise NotImplementedError
 
-    def region(
-        self, name: str, *, guarantee: Guarantee | None = None, uid: str | None = None
+    def region(  # noqa: PLR0913 - keywords, each with a default
+        self,
+        name: str,
+        *,
+        guarantee: Guarantee | None = None,
+        uid: str | None = None,
+        bound: Bound | None = None,
+        parallelism: int | Literal["auto"] | None = None,
+        max_rows_per_epoch: int | None = None,
+        epoch_target: str | timedelta | None = None,
     ) -> Stream:
         """Continue the stream in another region of the flow.
 
         A region has epochs, a pace and a recovery of its own. Rows cross over through a
         durable channel: they are there when their epoch is decided, once and in order.
         If the region behind fails or stops, this one goes on, and the channel keeps
-        what was not read.
+        what was not read: without limit, unless there is a ``bound``.
 
         Args:
             name: The region; several streams may enter the same one.
@@ -59,8 +71,19 @@ class Regional:
                 three. Of a region that is entered twice, say it once, or twice the
                 same.
             uid: Stable name of the channel; keep it when the code changes.
+            bound: How much may wait in the channel before this region stops reading.
+            parallelism: Tasks per keyed stage of that region.
+            max_rows_per_epoch: Rows an epoch of it takes at most.
+            epoch_target: How long an epoch of it should take. Of these three, what is
+                left out is as in ``run``; the first stream that enters says it for all.
+
+        Raises:
+            InvalidFlowError: The stream is in that region, or the options are others
+                than those of a stream that enters it too.
+            InvalidConfigError: An option makes no sense.
         """
         check_name("region", name)
+        _check_bound(bound)
         program, node = self._program, self._node
         writer = region_of(node)
         if name == writer:
@@ -70,9 +93,15 @@ class Regional:
                 found=f"the region that the stream is in: {writer!r}",
             )
         declare_guarantee(program, name, guarantee)
+        pace = Pace(
+            parallelism=parallelism,
+            max_rows_per_epoch=max_rows_per_epoch,
+            epoch_target=epoch_target,
+        )
+        program.paces[name] = agreed(name, program.paces.get(name), pace)
         channel = program.take_uid(uid, f"to-{name}")
         read = program.take_uid(f"{channel}-read", "channel", of=channel)
-        sink = ChannelSink(name=channel, reader=name)
+        sink = ChannelSink(name=channel, reader=name, bound=bound)
         program.writes.append(Write(uid=channel, input=node, sink=sink))
         is_timed = has_time(node)
         source = ChannelSource(name=channel, writer=writer, has_time=is_timed)
@@ -125,3 +154,12 @@ class Regional:
         entry.fed = Write(uid=entry.uid, input=self._node, sink=sink)
         entry.source.writer = region_of(self._node)
         program.writes.append(entry.fed)
+
+
+def _check_bound(bound: object) -> None:
+    if bound is not None and not isinstance(bound, Bound):
+        raise InvalidConfigError(
+            "region(bound=)",
+            expected="such as rl.Bound(rows=1_000_000, age='10 minutes')",
+            found=repr(bound),
+        )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from riverlock.flow.stream import Stream
     from riverlock.program.graph import Node
     from riverlock.program.loops import Loop
+    from riverlock.program.region_options import Pace
 
 __all__ = ["Program"]
 
@@ -48,6 +49,7 @@ class Program:
         abandoned: Sinks whose rows of an epoch are given up: uid and epoch.
         guarantees: What regions promise, where that was said.
         loops: Loops by uid; of a part, those that it reads.
+        paces: Options of regions, by name.
         region: Which part of the flow this is (``regions.part_of``).
         is_part: Whether the flow has channels: other regions, or loops.
     """
@@ -78,6 +80,7 @@ class Program:
         self.abandoned: frozenset[tuple[str, int]] = frozenset()
         self.guarantees: dict[str, Guarantee] = {}
         self.loops: dict[str, Loop] = {}
+        self.paces: dict[str, Pace] = {}
         self.region = MAIN_REGION
         self.is_part = False
         self._uids: dict[str, str] = {}

@@ -200,6 +200,15 @@ class Catalog:
             raise UnsupportedFormatError(path, supported=FORMAT, found=found.format)
         return found
 
+    def find_manifest(self, epoch: int) -> Manifest | None:
+        """Return the manifest of an epoch, or None; one read, and no listing."""
+        path = self.paths.manifest(epoch)
+        try:
+            data = self.storage.get(path)
+        except StorageNotFoundError:
+            return None
+        return None if data == CLOSED else unseal(data, Manifest, path=path)
+
     def decide(self, manifest: Manifest) -> bool:
         """Put the manifest if absent: the commit point. False: already decided."""
         return self.storage.put_if_absent(

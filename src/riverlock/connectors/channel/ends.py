@@ -13,6 +13,7 @@ from riverlock.snapshot.format.records import CHANNEL
 
 if TYPE_CHECKING:
     from riverlock.connectors.base.sink import SinkUse
+    from riverlock.coordinator.bounds import Bound
     from riverlock.core.types import Schema
     from riverlock.storage.base import Storage
 
@@ -73,11 +74,13 @@ class ChannelSink:
         name: The channel.
         reader: The region that reads it.
         columns: The columns that a loop was declared with; None: it is none.
+        bound: How far that region may be behind before the writer waits.
     """
 
     name: str
     reader: str
     columns: Schema | None = None
+    bound: Bound | None = None
     kind: str = CHANNEL
 
     @property

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riverlock.connectors.channel.written import Step, Written
-from riverlock.core.errors import SourceError
+from riverlock.core.errors import SourceError, SourceUnavailableError
 from riverlock.core.hidden_columns import TIME
+from riverlock.core.types import schema_of
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.sealed import checksum
 
@@ -57,9 +58,27 @@ class ChannelReader:
 
     @property
     def schema(self) -> Schema:
-        """The columns that users see."""
-        assert self._schema is not None, "the writer was not analysed before"
+        """The columns that users see: from the writer, or from its newest epoch.
+
+        Raises:
+            SourceUnavailableError: The writer runs elsewhere, and has told nothing yet.
+        """
+        if self._schema is None:
+            self._schema = self._told_columns()
         return self._schema
+
+    def _told_columns(self) -> Schema:
+        newest = self._written.catalog.newest()
+        output = None if newest is None else newest.outputs.get(self.channel)
+        if output is not None and output.columns is not None:
+            return schema_of(output.columns.ddl)
+        has_epochs = "no epoch" if newest is None else "no epoch that fills it"
+        raise SourceUnavailableError(
+            self._uid,
+            what=f"channel {self.channel!r} has no columns yet: region"
+            f" {self.writer!r}, which fills it, does not run here and has {has_epochs}"
+            f" in the store; run it, in any process",
+        )
 
     def take_columns(self, schema: Schema) -> None:
         """Take the columns that the writer was found to give."""
@@ -229,4 +248,12 @@ def file_rows(
             hint="nothing was changed; put the file back from a backup",
         )
     found = pq.read_table(io.BytesIO(data), use_threads=False)
+    missing = [name for name in columns.names if name not in found.column_names]
+    if missing:
+        raise SourceError(
+            uid,
+            what=f"{token['path']} has no column {', '.join(missing)}: the region that"
+            " wrote it runs other code by now",
+            hint="nothing was changed; start this region again, with that code",
+        )
     return pa.table([found[f.name].cast(f.type) for f in columns], schema=columns)

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from riverlock.connectors.base.source_reader import Reader
+    from riverlock.coordinator.bounds import Hold
     from riverlock.coordinator.plan import ChannelPlan
     from riverlock.core.clock import Clock
     from riverlock.driver.intake.admission import Admission
+    from riverlock.driver.intake.channel_bounds import ChannelBounds
     from riverlock.driver.intake.region_cuts import Intake, RegionCuts
     from riverlock.driver.intake.turning import Turning
     from riverlock.program.graph import EventTime
@@ -58,6 +60,7 @@ class Planner:
         channels: What other regions read of this one.
         cuts: What cuts mean for this region; None: it is the only one.
         skipping: What a region leaves out after a failure.
+        bounds: What holds it back while readers of its channels are behind.
         passing: The declarations whose rows reach a channel, or come from one, without
             an operator.
         turning: The region's part in a loop; None: it has none.
@@ -75,6 +78,7 @@ class Planner:
     channels: Mapping[str, ChannelPlan] = field(default_factory=dict)
     cuts: RegionCuts | None = None
     skipping: Skipping = field(default_factory=Skipping)
+    bounds: ChannelBounds | None = None
     passing: tuple[tuple[EventTime, ...], ...] = ()
     turning: Turning | None = None
     coming_round: tuple[str, ...] = ()
@@ -88,13 +92,20 @@ class Planner:
     # When the run began to plan: inputs without any rows are idle from then on.
     since_us: int = 0
     lag_rows: dict[str, int | None] = field(default_factory=dict)
+    # What keeps it from reading what is there.
+    holds: tuple[Hold, ...] = ()
     # Whether regions that we read were over when we last looked for their rows.
     _is_final: bool = True
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the run is over once there is nothing to do."""
-        return self.stops_at_end and self._is_final
+        """Whether the run is over once there is nothing to do.
+
+        What others hold it back from is left to the next run if none of them runs.
+        """
+        if not self.stops_at_end or not self._is_final:
+            return False
+        return self.bounds is None or self.bounds.are_over(self.holds)
 
     def plan(
         self, parent: Manifest | None, *, is_asked: bool = False
@@ -311,7 +322,7 @@ class Planner:
         starts = {uid: self._start(uid, parent) for uid in self.readers}
         following = [r for r in self.readers.values() if isinstance(r, Following)]
         # Asked first: what a region has written before it was over is found below.
-        self._is_final = all(reader.is_final for reader in following)
+        self._is_final = not self.stops_at_end or all(r.is_final for r in following)
         for uid, reader in self.readers.items():
             is_open = not self.stops_at_end or reader in following
             if is_open or uid not in self._latest:
@@ -319,16 +330,24 @@ class Planner:
         intake = None if self.cuts is None else self.cuts.look(parent, starts)
 
         def limit(uid: str, end: Any) -> Any:
+            if self.holds:
+                return begins[uid]
             if intake is None:
                 return end
             return intake.limit(self.readers[uid], begins[uid], end)
 
-        begins, self._intake = starts, intake
-        self._allowed = {uid: limit(uid, end) for uid, end in self._latest.items()}
+        begins, self._intake, self.holds = starts, intake, ()
+        allowed = {uid: limit(uid, end) for uid, end in self._latest.items()}
+        self.holds = self._held(parent, has_more=allowed != starts)
+        self._allowed = dict(starts) if self.holds else allowed
         left_out = self.skipping.left_out(self.readers, starts, self._latest, limit)
         starts = starts | {uid: each.until for uid, each in left_out.items()}
         fixed, self._fixed = self._fixed, None
-        if fixed is None or {u: r.start for u, r in fixed.items()} != starts:
+        if (
+            self.holds
+            or fixed is None
+            or {u: r.start for u, r in fixed.items()} != starts
+        ):
             fixed = self._share(starts)
         for uid, span in fixed.items():
             reader = self.readers[uid]
@@ -339,6 +358,13 @@ class Planner:
             else span
             for uid, span in fixed.items()
         }
+
+    def _held(self, parent: Manifest | None, *, has_more: bool) -> tuple[Hold, ...]:
+        """Return what keeps us from reading, if there is anything to read."""
+        if self.bounds is None:
+            return ()
+        found = self.bounds.look(parent)
+        return found if has_more else ()
 
     def _share(self, starts: Mapping[str, Any]) -> dict[str, InputRange]:
         """Share the rows that an epoch may take among the sources that have any."""

@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from riverlock.connectors.channel.ends import ChannelSink
 from riverlock.connectors.outputs import sink_plans
 from riverlock.coordinator.plan import RegionPlan
 from riverlock.core.guarantees import AT_MOST_ONCE
 from riverlock.core.times import duration_us
 from riverlock.driver.intake.admission import Admission
 from riverlock.driver.intake.autoscale import Autoscale
+from riverlock.driver.intake.channel_bounds import BoundedChannel, ChannelBounds
 from riverlock.driver.intake.planner import Planner
 from riverlock.driver.intake.region_cuts import RegionCuts
 from riverlock.driver.intake.turning import Turning
 from riverlock.program.graph import Read, upstream
 from riverlock.program.regions import channel_columns, channel_plans
+from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.cut_log import CutLog
 from riverlock.stages.stage_tasks import StageTasks
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from riverlock.coordinator.plan import ChannelPlan
     from riverlock.driver.engine import Engine
     from riverlock.driver.intake.turning import SharedCircle
+    from riverlock.driver.region_lives import RegionLives
     from riverlock.driver.run_options import RunOptions
     from riverlock.program.program import Program
     from riverlock.snapshot.format.records import Run as Owner
@@ -50,6 +54,7 @@ class LoopParts:
         flow_id: The id of the flow, as the store has it.
         was_well: Whether the run before, if any, ended with nothing half done.
         circle: The regions that feed each other, if this is one of them.
+        lives: What is known of other regions; None: there are none.
     """
 
     flow: Program
@@ -61,6 +66,7 @@ class LoopParts:
     flow_id: str
     was_well: bool
     circle: SharedCircle | None = None
+    lives: RegionLives | None = None
 
     def tasks(self) -> StageTasks:
         """Return the tasks of its stages."""
@@ -160,6 +166,7 @@ class LoopParts:
             )
             if self.flow.is_part
             else None,
+            bounds=self._bounds(),
             passing=tuple(
                 tuple(compiled.event_times[uid] for uid in channel.event_times)
                 for channel in self._channels.values()
@@ -174,6 +181,22 @@ class LoopParts:
                 {loop.node.uid: loop for loop in self.flow.loops.values()},
             ),
             coming_round=self._coming_round,
+        )
+
+    def _bounds(self) -> ChannelBounds | None:
+        """Return what holds the region back while readers are behind, if anything."""
+        bounded = tuple(
+            BoundedChannel(name=w.uid, reader=w.sink.reader, bound=w.sink.bound)
+            for w in self.flow.writes
+            if isinstance(w.sink, ChannelSink) and w.sink.bound is not None
+        )
+        if not bounded or self.lives is None:
+            return None
+        return ChannelBounds(
+            catalog=Catalog(self.storage, self.flow.region),
+            channels=bounded,
+            clock=self.options.clock,
+            is_over=self.lives.is_over,
         )
 
     @property

@@ -35,14 +35,16 @@ def readers_of(
         engine: What runs it.
         storage: The store.
         stack: What closes them.
-        columns: The columns of the channels that it reads, by name.
+        columns: The columns of channels that it reads, if they are known, by name.
     """
     found = {}
     for node in flow.find(Read):
         reader = engine.reader(node, storage)
         found[node.uid] = reader
         stack.callback(reader.close)
-        is_entered = isinstance(node.source, ChannelSource)
-        if isinstance(reader, ChannelReader) and is_entered and columns is not None:
-            reader.take_columns(columns[reader.channel])
+        if isinstance(reader, ChannelReader) and isinstance(node.source, ChannelSource):
+            known = None if columns is None else columns.get(reader.channel)
+            # Those of a writer in another process are in the store.
+            if known is not None:
+                reader.take_columns(known)
     return found

@@ -108,12 +108,12 @@ def channels_of(manifest: Manifest) -> Iterator[tuple[str, str, bool]]:
             yield uid, output.place.removeprefix("region "), output.is_back
 
 
-def channel_positions(manifest: Manifest) -> Iterator[tuple[str, str, int]]:
-    """Yield each channel of a region that an epoch reads: region, name, from where."""
+def channel_positions(manifest: Manifest) -> Iterator[tuple[str, str, int, int]]:
+    """Yield each channel of a region that an epoch read: region, name, from, to."""
     for span in manifest.inputs.values():
-        start = span.start
+        start, end = span.start, span.end
         if isinstance(start, dict) and "region" in start and "channel" in start:
-            yield start["region"], start["channel"], start["epoch"]
+            yield start["region"], start["channel"], start["epoch"], end["epoch"]
 
 
 def passed_files(storage: Storage, manifests: Iterable[Manifest]) -> list[Entry]:
