@@ -187,7 +187,10 @@ class RegionsRun:
         first, *others = self._places
         threads = [
             threading.Thread(
-                target=self._drive_region, args=(name,), name=f"riverlock-{name}"
+                target=self._drive_region,
+                args=(name,),
+                name=f"riverlock-{name}",
+                daemon=True,
             )
             for name in others
         ]

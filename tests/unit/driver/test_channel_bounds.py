@@ -116,10 +116,11 @@ def test_a_paused_region_holds_back_its_writer_if_it_has_a_bound(
             eventually(lambda: count_of_beats(store) > beats + 2, "three beats")
             assert files(store) == before
             assert waiting(store) <= 30
+        gate.set()
+        eventually(lambda: added(store, "credit") == total(given), "all rows")
     finally:
         gate.set()
-    eventually(lambda: added(store, "credit") == total(given), "all rows")
-    handle.stop()
+        handle.stop()
 
 
 def added(store: str, operator: str) -> int:
@@ -131,8 +132,8 @@ def added(store: str, operator: str) -> int:
 
 
 def files(store: str) -> list[str]:
-    """Return the files of all channels and all manifests."""
-    listed = [e.path for e in open_storage(store).list("regions/")]
+    """Return the channels and manifests of the region that is held back."""
+    listed = [e.path for e in open_storage(store).list("regions/main/")]
     return sorted(p for p in listed if "/channels/" in p or "/epochs/" in p)
 
 
