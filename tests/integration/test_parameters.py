@@ -82,7 +82,8 @@ def test_parameters_change_at_one_epoch_and_stay(
 
     def after(status: Any) -> None:
         assert is_started.wait(250)
-        run: Any = handles[0]._running._first
+        running: Any = handles[0]._running
+        run = running._first.run
         # Not on before the request is there: the first of ours, the second of a worker.
         wait_for(lambda: run._heartbeat._last_request >= min(status.epoch + 1, 2))
         if status.epoch == 3:
@@ -110,7 +111,8 @@ def test_parameters_change_at_one_epoch_and_stay(
 
     def reset(status: Any) -> None:
         assert is_started.wait(250)
-        run: Any = handles[0]._running._first
+        running: Any = handles[0]._running
+        run = running._first.run
         if status.epoch == 4 and not back:
             back.append(cli(store, "limits.limit", "--default", "--wait", "0"))
             wait_for(lambda: run._heartbeat._last_request >= 5)

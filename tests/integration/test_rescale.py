@@ -89,7 +89,8 @@ def test_tasks_come_and_go_while_the_flow_runs_and_workers_die(
         elif status.epoch == 7:
             said.append(CliRunner().invoke(main, ask))
             # The heart takes it up; the flow is not let on before.
-            run: Any = handle._running._first
+            running: Any = handle._running
+            run = running._first.run
             wait_for(lambda: not run._driver._requests.empty())
 
     options: dict[str, Any] = {"available_now": True, "max_rows_per_epoch": 220}

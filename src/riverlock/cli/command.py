@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from riverlock.core.errors import RiverlockError
+from riverlock.core.errors import InvalidConfigError, RiverlockError
+from riverlock.core.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.format.records import Start
 
-__all__ = ["command", "open_catalog", "open_starting", "store_argument"]
+__all__ = [
+    "command",
+    "known_region",
+    "open_catalog",
+    "open_starting",
+    "store_argument",
+]
 
 Body = Callable[..., int | None]
 
@@ -92,6 +99,22 @@ def open_starting(store: str) -> tuple[Catalog, list[Start]]:
     catalog = Catalog(open_storage(store))
     found = starts(catalog, now_us=now_us())
     return (catalog, found) if found else (open_catalog(store), [])
+
+
+def known_region(region: str, known: list[str]) -> str:
+    """Return the name of a region that a store has.
+
+    Raises:
+        InvalidConfigError: It has no such region.
+    """
+    if region not in known:
+        raise InvalidConfigError(
+            "--region",
+            expected=f"one of {', '.join(known)}",
+            found=region,
+            hint=did_you_mean(region, known),
+        )
+    return region
 
 
 def open_catalog(store: str) -> Catalog:

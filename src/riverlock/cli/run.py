@@ -60,6 +60,9 @@ def session_options(body: Any) -> Any:
 @click.option(
     "--store", required=True, help="The store that holds the flow's epochs and state."
 )
+@click.option(
+    "--region", help="Run this region alone; others may run in other processes."
+)
 @click.option("--available-now", is_flag=True, help="Process what is there, then stop.")
 @click.option(
     "--parallelism",
@@ -73,10 +76,11 @@ def session_options(body: Any) -> Any:
 @click.option("--epoch-target", help="How long an epoch should take; default 1 second.")
 @click.option("--max-epochs", type=int, help="Stop after this many epochs.")
 @session_options
-def run(
+def run(  # noqa: PLR0913 - the options of the command
     *,
     app: str,
     store: str,
+    region: str | None,
     master: str | None,
     conf: dict[str, str],
     as_json: bool,
@@ -95,7 +99,7 @@ def run(
     \b
     Examples:
       riverlock run app.py --store store --available-now
-      riverlock run app.py:shop --store s3://bucket/shop --parallelism 8
+      riverlock run app.py:shop --store s3://bucket/shop --region billing
     """
     from riverlock.snapshot.starts import announced
 
@@ -103,8 +107,10 @@ def run(
     with progress(as_json=as_json) as shown, _log_to(shown), _interrupts() as seen:
         shown.say("starting Spark")
         catalog = _catalog(store)
+        catalog = catalog if region is None else catalog.of(region)
         with announced(catalog, now_us=text.now_us()):
             flow = open_app(target, master=master, conf=conf)
+            options["region"] = region
             chosen = {k: v for k, v in options.items() if v is not None}
             shown.begin(flow.name, newest=max(catalog.epochs(), default=None))
             shown.is_stopping = lambda: bool(seen())

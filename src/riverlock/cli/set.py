@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -54,22 +55,66 @@ def set_parameters(
       riverlock set store velocity.limit=200 velocity.hosts='["a", "b"]'
       riverlock set store velocity.limit --default
     """
-    from riverlock.snapshot.format.requests import add_request
     from riverlock.snapshot.format.stored_parameters import check_change, parameters_of
 
     catalog = open_catalog(store)
-    newest = catalog.resolve(None)
-    known = parameters_of(newest.operators)
+    parts = {newest.region: newest for newest in catalog.resolve_all(None)}
+    operators = {u: s for each in parts.values() for u, s in each.operators.items()}
+    known = parameters_of(operators)
     if not changes:
-        _show(catalog, newest, as_json=as_json)
+        _show(catalog, parts, as_json=as_json)
         return 0
     wanted = check_change(known, _parsed(known, changes, to_default=to_default))
+    deadline = time.monotonic() + seconds
+    asked = [
+        _ask(catalog.of(region), newest, mine)
+        for region, newest in parts.items()
+        if (mine := _part_of(wanted, newest)) is not None
+    ]
+    taken = [_wait(each, deadline) for each in asked]
+    if as_json:
+        facts = [_facts(*each) for each in zip(asked, taken, strict=True)]
+        by_region = {a.catalog.region: f for a, f in zip(asked, facts, strict=True)}
+        text.print_json(facts[0] if len(facts) == 1 else {"regions": by_region})
+    else:
+        for each, manifest in zip(asked, taken, strict=True):
+            _tell(each, manifest, is_one=len(parts) == 1)
+    return 1 if any(map(_passed_over, asked, taken)) else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """A region that was asked for other values."""
+
+    catalog: Catalog
+    wanted: Change
+    run: int | None
+    request: int
+    before: int
+
+
+def _part_of(wanted: Change, newest: Manifest) -> Change | None:
+    """Return what of a change is of operators of one region; None: nothing."""
+    from riverlock.snapshot.format.records import Change
+
+    mine = newest.operators
+    values = {uid: v for uid, v in wanted.values.items() if uid in mine}
+    defaults = {uid: v for uid, v in wanted.defaults.items() if uid in mine}
+    return Change(values=values, defaults=defaults) if values or defaults else None
+
+
+def _ask(catalog: Catalog, newest: Manifest, wanted: Change) -> _Asked:
+    from riverlock.snapshot.format.requests import add_request
+
     run = _living_run(catalog)
     request = add_request(catalog, wanted, now_us=text.now_us())
-    taken = None
-    if run is not None:
-        taken = _wait(catalog, request.number, newest.epoch, seconds)
-    return _tell(wanted, run, taken, as_json=as_json)
+    return _Asked(
+        catalog=catalog,
+        wanted=wanted,
+        run=run,
+        request=request.number,
+        before=newest.epoch,
+    )
 
 
 def _parsed(known: Parameters, changes: tuple[str, ...], *, to_default: bool) -> Change:
@@ -100,48 +145,49 @@ def _living_run(catalog: Catalog) -> int | None:
     return run.run if run is not None and life_of(catalog, run).is_alive else None
 
 
-def _wait(
-    catalog: Catalog, number: int, before: int, seconds: float
-) -> Manifest | None:
-    """Return the first epoch that has taken up a request."""
+def _wait(asked: _Asked, deadline: float) -> Manifest | None:
+    """Return the first epoch that has taken up a request; None: nobody has so far."""
     from riverlock.snapshot.format.requests import taken_at
 
-    deadline = time.monotonic() + seconds
-    while True:
-        found = taken_at(catalog, number, after=before)
+    while asked.run is not None:
+        found = taken_at(asked.catalog, asked.request, after=asked.before)
         if found is not None or time.monotonic() >= deadline:
             return found
         time.sleep(_POLL_SECONDS)
+    return None
 
 
-def _tell(
-    wanted: Change, run: int | None, taken: Manifest | None, *, as_json: bool
-) -> int:
+def _passed_over(asked: _Asked, taken: Manifest | None) -> list[str]:
     from riverlock.snapshot.format.stored_parameters import misfits, parameters_of
 
     known = {} if taken is None else parameters_of(taken.operators)
-    passed_over = [] if taken is None else misfits(known, wanted)
-    if as_json:
-        text.print_json(
-            {
-                "run": run,
-                "epoch": None if taken is None else taken.epoch,
-                "values": wanted.values,
-                "defaults": wanted.defaults,
-                "passed_over": passed_over,
-            }
-        )
-        return 1 if passed_over else 0
-    for line in _lines(wanted, known):
+    return [] if taken is None else misfits(known, asked.wanted)
+
+
+def _facts(asked: _Asked, taken: Manifest | None) -> dict[str, Any]:
+    return {
+        "run": asked.run,
+        "epoch": None if taken is None else taken.epoch,
+        "values": asked.wanted.values,
+        "defaults": asked.wanted.defaults,
+        "passed_over": _passed_over(asked, taken),
+    }
+
+
+def _tell(asked: _Asked, taken: Manifest | None, *, is_one: bool) -> None:
+    from riverlock.snapshot.format.stored_parameters import parameters_of
+
+    known = {} if taken is None else parameters_of(taken.operators)
+    of = "" if is_one else f" of region {asked.catalog.region}"
+    for line in _lines(asked.wanted, known):
         if taken is not None:
-            click.echo(f"{line} since epoch {taken.epoch}")
-        elif run is None:
-            click.echo(f"{line} from the first epoch of the next run on")
+            click.echo(f"{line} since epoch {taken.epoch}{of}")
+        elif asked.run is None:
+            click.echo(f"{line} from the first epoch of the next run{of} on")
         else:
-            click.echo(f"{line}: run {run} was asked; its next epoch has it")
-    for what in passed_over:
+            click.echo(f"{line}: run {asked.run}{of} was asked; its next epoch has it")
+    for what in _passed_over(asked, taken):
         click.echo(f"the code that runs by now has no parameter for {what}")
-    return 1 if passed_over else 0
 
 
 def _lines(wanted: Change, known: Parameters) -> list[str]:
@@ -199,27 +245,39 @@ def print_parameters(rows: list[dict[str, Any]]) -> None:
     )
 
 
-def _show(catalog: Catalog, newest: Manifest, *, as_json: bool) -> None:
+def _show(catalog: Catalog, parts: dict[str, Manifest], *, as_json: bool) -> None:
+    by_region = {r: _shown(catalog.of(r), newest) for r, newest in parts.items()}
+    if as_json:
+        (*_, only) = by_region.values()
+        text.print_json(only if len(by_region) == 1 else {"regions": by_region})
+        return
+    for region, found in by_region.items():
+        if len(by_region) > 1:
+            click.secho(f"region {region}", bold=True)
+        _print_shown(found)
+
+
+def _shown(catalog: Catalog, newest: Manifest) -> dict[str, Any]:
     from riverlock.snapshot.format.requests import pending_changes
     from riverlock.snapshot.format.stored_parameters import parameters_of
 
-    rows = parameter_rows(parameters_of(newest.operators))
-    pending = pending_changes(catalog, newest)
-    if as_json:
-        text.print_json(
-            {
-                "epoch": newest.epoch,
-                "parameters": rows,
-                "pending": [
-                    {"values": c.values, "defaults": c.defaults} for c in pending
-                ],
-            }
-        )
+    return {
+        "epoch": newest.epoch,
+        "parameters": parameter_rows(parameters_of(newest.operators)),
+        "pending": [
+            {"values": c.values, "defaults": c.defaults}
+            for c in pending_changes(catalog, newest)
+        ],
+    }
+
+
+def _print_shown(found: dict[str, Any]) -> None:
+    from riverlock.snapshot.format.records import Change
+
+    if not found["parameters"]:
+        click.echo(f"no operator of epoch {found['epoch']} declares an rl.Param")
         return
-    if not rows:
-        click.echo(f"no operator of epoch {newest.epoch} declares an rl.Param")
-        return
-    print_parameters(rows)
-    for change in pending:
-        for line in _lines(change, {}):
+    print_parameters(found["parameters"])
+    for change in found["pending"]:
+        for line in _lines(Change(**change), {}):
             click.echo(f"asked for: {line}, from the next epoch on")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from riverlock.cli import text
+from riverlock.cli.channels import channels_between, print_channels
 from riverlock.cli.command import command, open_starting, store_argument
 from riverlock.cli.ranges import position
 from riverlock.cli.set import parameter_rows, print_parameters
@@ -71,7 +72,7 @@ def status(*, store: str, watch: bool, full: bool, as_json: bool) -> None:
 
 
 def _show(catalog: Catalog, *, full: bool, as_json: bool) -> None:
-    regions = catalog.regions()
+    regions = catalog.living_regions()
     if len(regions) < 2:
         found = collect(catalog)
         if as_json:
@@ -82,14 +83,17 @@ def _show(catalog: Catalog, *, full: bool, as_json: bool) -> None:
     by_name = {region: collect(catalog.of(region)) for region in regions}
     for region, way in _ways(catalog, regions).items():
         by_name[region]["along"] = way
+    channels = channels_between(catalog, regions)
     if as_json:
         told = {region: text.with_instants(f) for region, f in by_name.items()}
-        text.print_json({"flow": catalog.flow().name, "regions": told})
+        flow = next((f["flow"] for f in by_name.values() if f["flow"]), None)
+        text.print_json({"flow": flow, "regions": told, "channels": channels})
         return
     for region, found in by_name.items():
         click.secho(f"region {region}", bold=True)
         _print(found, full=full)
         click.echo()
+    print_channels(channels)
 
 
 def _ways(catalog: Catalog, regions: Iterable[str]) -> dict[str, str]:
@@ -289,7 +293,9 @@ def _print(found: dict[str, Any], *, full: bool) -> None:
         text.facts(_screen(found, now))
         _print_tables(found, now, full=full)
     if found["error"]:
-        click.echo("\n" + click.style("last error: ", fg="red") + found["error"])
+        is_waiting = found["state"] in ("waiting", "running")
+        label = "" if is_waiting else click.style("last error: ", fg="red")
+        click.echo("\n" + label + found["error"])
     if found["state"] == "crashed":
         click.echo("\nstart it again: it continues where it was, nothing is lost")
 

@@ -286,7 +286,7 @@ class RegionsRun:
             if node.uid in named and home not in self._places:
                 raise InvalidConfigError(
                     f"operator {node.uid!r}",
-                    expected=f"one of region {', '.join(self._places)}, which runs here",
+                    expected=f"one of what runs here: {', '.join(self._places)}",
                     found=f"one of region {home!r}",
                     hint="set it through the store: riverlock set STORE ...",
                 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from riverlock.snapshot.format.channels import channel_positions
 from riverlock.snapshot.format.records import CHANNEL
 from riverlock.snapshot.timeline import spans
 
@@ -89,9 +88,11 @@ def position_in(reader: Manifest | None, writer: str, channel: str) -> int:
     """Return the first epoch of a writer that a reader's newest epoch has not read."""
     if reader is None:
         return 0
-    found = [
-        end
-        for region, name, _, end in channel_positions(reader)
-        if (region, name) == (writer, channel)
-    ]
-    return max(found, default=0)
+    for span in reader.inputs.values():
+        end = span.end
+        if not isinstance(end, dict) or "region" not in end:
+            continue
+        if (end["region"], end.get("channel")) == (writer, channel):
+            position: int = end["epoch"]
+            return position
+    return 0

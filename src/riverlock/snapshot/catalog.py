@@ -79,6 +79,12 @@ class Catalog:
         }
         return sorted(found)
 
+    def living_regions(self) -> list[str]:
+        """Return the regions that have an epoch, a run or a start; lists the store."""
+        alive = ("epochs", "runs", "starting")
+        parts = [e.path.split("/") for e in self.storage.list(REGIONS)]
+        return sorted({part[1] for part in parts if part[2] in alive})
+
     def check_one_region(self, what: str) -> None:
         """Refuse what is only there for flows of one region.
 

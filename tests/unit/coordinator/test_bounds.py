@@ -58,5 +58,5 @@ def test_a_bound_that_bounds_nothing_is_refused() -> None:
         rl.Bound()
     for wrong in ({"rows": 0}, {"bytes": -1}, {"age": "0 s"}, {"age": "soon"}):
         with pytest.raises(InvalidConfigError):
-            rl.Bound(**wrong)  # type: ignore[arg-type]
+            rl.Bound(**wrong)
     assert str(rl.Bound(rows=1000, age="1 minute")) == "1,000 rows or 1 minute"

@@ -72,7 +72,9 @@ def test_a_writer_waits_for_a_reader_that_does_not_run(tmp_path: Path) -> None:
     # By one epoch more than the bound, and no row after that.
     assert waiting(store) == 24
     reader = begin(pair(given, BOUND), store, region="behind")
-    eventually(lambda: waiting(store) == 0 and added(store, "credit") == total(given), "all")
+    eventually(
+        lambda: waiting(store) == 0 and added(store, "credit") == total(given), "all"
+    )
     eventually(lambda: writer.status().state == "running", "that nothing holds it")
     assert writer.status().error is None
     writer.stop()

@@ -12,11 +12,11 @@ from tests.unit.driver.ledger_flow import HALVES, balance, ledger, transfers
 from tests.unit.driver.test_regions_run import arrived, expected, run
 
 import riverlock as rl
+from riverlock.coordinator.restart import NoRestart
 from riverlock.core.errors import (
     InvalidConfigError,
     SourceUnavailableError,
 )
-from riverlock.coordinator.restart import NoRestart
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.open import open_storage
 
@@ -173,7 +173,7 @@ def test_streams_that_enter_a_region_agree_on_its_options() -> None:
         read.region("slow", uid="d", parallelism=3)
     for wrong in ({"parallelism": 0}, {"max_rows_per_epoch": "many"}):
         with pytest.raises(InvalidConfigError):
-            read.region("other", uid="e", **wrong)  # type: ignore[arg-type]
+            read.region("other", uid="e", **wrong)
 
 
 def test_parameters_of_each_region_change_with_its_next_epoch(tmp_path: Path) -> None:
@@ -193,8 +193,10 @@ def test_parameters_of_each_region_change_with_its_next_epoch(tmp_path: Path) ->
         handle.set("lats", limit=1)
     given += transfers(20)[10:]
     eventually(
-        lambda: any(r.rows for r in slow.newest().inputs.values())  # type: ignore[union-attr]
-        and slow.newest().epoch > epoch,  # type: ignore[union-attr]
+        lambda: (
+            any(r.rows for r in slow.newest().inputs.values())  # type: ignore[union-attr]
+            and slow.newest().epoch > epoch
+        ),  # type: ignore[union-attr]
         "an epoch with the others",
     )
     handle.stop()

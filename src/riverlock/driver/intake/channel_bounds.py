@@ -97,7 +97,8 @@ class ChannelBounds:
 
     def _list_again(self, regions: set[str]) -> bool:
         now_us = self.clock.elapsed_us()
-        return any([self._reader(each).list_again(now_us) for each in regions])
+        listed = [self._reader(each).list_again(now_us) for each in regions]
+        return any(listed)
 
     def _count(self, parent: Manifest, positions: Mapping[str, int]) -> None:
         """Count what our epochs have sent; forget what was read."""

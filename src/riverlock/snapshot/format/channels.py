@@ -108,12 +108,12 @@ def channels_of(manifest: Manifest) -> Iterator[tuple[str, str, bool]]:
             yield uid, output.place.removeprefix("region "), output.is_back
 
 
-def channel_positions(manifest: Manifest) -> Iterator[tuple[str, str, int, int]]:
-    """Yield each channel of a region that an epoch read: region, name, from, to."""
+def channel_positions(manifest: Manifest) -> Iterator[tuple[str, str, int]]:
+    """Yield each channel of a region that an epoch reads: region, name, from where."""
     for span in manifest.inputs.values():
-        start, end = span.start, span.end
+        start = span.start
         if isinstance(start, dict) and "region" in start and "channel" in start:
-            yield start["region"], start["channel"], start["epoch"], end["epoch"]
+            yield start["region"], start["channel"], start["epoch"]
 
 
 def passed_files(storage: Storage, manifests: Iterable[Manifest]) -> list[Entry]:
