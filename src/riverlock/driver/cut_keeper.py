@@ -18,7 +18,10 @@ from riverlock.coordinator.cuts.instructions import Abandon, Complete, DeclareDr
 from riverlock.core.errors import RiverlockError, SnapshotNotFoundError
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.cut_log import CutLog
-from riverlock.snapshot.format.records import CHANNEL, InFlight, Named
+from riverlock.snapshot.format.channels import channel_ends
+from riverlock.snapshot.format.records import CHANNEL, Named
+from riverlock.snapshot.in_flight import alignment_us, between
+from riverlock.snapshot.timeline import spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +52,7 @@ class CutKeeper:
     topology: Topology
     clock: Clock
     _open: dict[int, CutProposal] = field(default_factory=dict)
-    _known: int = 0
+    _known: int | None = None
     _next: dict[str, int] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -88,9 +91,8 @@ class CutKeeper:
         Raises:
             RiverlockError: The store does not answer; the next look goes on.
         """
-        found = list(self._log.after(self._known))
+        found = self._new()
         for proposal in found:
-            self._known = proposal.number
             if not self._log.is_settled(proposal):
                 self._open[proposal.number] = proposal
         if found:
@@ -103,6 +105,17 @@ class CutKeeper:
                 for order in self._coordinator.handle(_event(manifest)):
                     self._carry_out(order)
         self._look_at_clock()
+
+    def _new(self) -> list[CutProposal]:
+        """Return the cuts that were asked for since; at first, all that are open."""
+        if self._known is None:
+            at_first = self._log.found()
+            self._known = at_first.last
+            found = list(at_first.still)
+        else:
+            found = list(self._log.after(self._known))
+        self._known = max([self._known, *(p.number for p in found)])
+        return found
 
     def _begin_again(self) -> None:
         self._coordinator, self._next = CutCoordinator(self.topology), {}
@@ -143,31 +156,27 @@ class CutKeeper:
                     self._name(proposal, order)
 
     def _name(self, proposal: CutProposal, order: Complete) -> None:
-        cut, channels = order.cut, {c.name: c for c in self.topology.channels}
-        named = Named(
-            name=proposal.name,
-            regions=dict(cut.epochs),
-            created_us=self.clock.now_us(),
-            note=proposal.note,
-            protocol=proposal.protocol,
-            cut=proposal.number,
-            asked_us=proposal.asked_us,
-            in_flight=tuple(
-                InFlight(
-                    channel=span.channel,
-                    writer=channels[span.channel].writer,
-                    reader=channels[span.channel].reader,
-                    first=span.first,
-                    end=span.end,
-                    rows=span.rows,
-                )
-                for span in cut.in_flight
-            ),
-        )
+        cut, catalog = order.cut, Catalog(self.storage)
+        if self._log.given_up(proposal) is not None:
+            return  # somebody was faster, also with taking the name away again
         try:
-            Catalog(self.storage).pin_all(named)
+            manifests = [catalog.of(r).manifest(e) for r, e in cut.epochs.items()]
+            named = Named(
+                name=proposal.name,
+                regions=dict(cut.epochs),
+                created_us=self.clock.now_us(),
+                note=proposal.note,
+                protocol=proposal.protocol,
+                cut=proposal.number,
+                asked_us=proposal.asked_us,
+                in_flight=tuple(b.span for b in between(catalog, manifests)),
+                alignment_us=alignment_us(manifests, proposal.asked_us),
+            )
+            catalog.pin_all(named)
         except RiverlockError as error:
-            self._give_up(proposal.number, str(error))
+            # Unless another process has just written the same.
+            if self._log.taken(proposal) is None:
+                self._give_up(proposal.number, str(error))
 
     def _give_up(self, number: int, why: str) -> None:
         self._open.pop(number, None)
@@ -189,18 +198,12 @@ def _event(manifest: Manifest) -> Decided:
         region=manifest.region,
         epoch=manifest.epoch,
         heard=manifest.heard,
-        positions=dict(_ends(manifest)),
+        positions={name: end for _, _, name, end in channel_ends(manifest)},
         markers=manifest.markers,
         rows={
             uid: output.rows
             for uid, output in manifest.outputs.items()
             if output.kind == CHANNEL
         },
+        timeline=tuple(spans(manifest)),
     )
-
-
-def _ends(manifest: Manifest) -> Iterator[tuple[str, int]]:
-    for span in manifest.inputs.values():
-        end = span.end
-        if isinstance(end, dict) and "region" in end and "channel" in end:
-            yield end["channel"], end["epoch"]

@@ -23,6 +23,8 @@ from riverlock.core.errors import (
 )
 from riverlock.core.ids import MAIN_REGION, check_name
 from riverlock.snapshot.format.closed_numbers import CLOSED, without_closed
+from riverlock.snapshot.format.cut_log import CutLog
+from riverlock.snapshot.format.held import held_by
 from riverlock.snapshot.format.parents import holds
 from riverlock.snapshot.format.records import (
     FEATURES,
@@ -48,6 +50,8 @@ from riverlock.snapshot.retention.expiring import announced, written_at
 from riverlock.snapshot.timeline import decider
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from riverlock.snapshot.format.records import Record
     from riverlock.storage.base import Entry, Storage
 
@@ -288,20 +292,10 @@ class Catalog:
             SnapshotNotFoundError: An epoch is not retained, or not whole; nothing is
                 left behind.
         """
-        path = snapshot_path(named.name)
         tokens = {r: decider(self.of(r).manifest(e)) for r, e in named.regions.items()}
         named = msgspec.structs.replace(named, tokens=tokens)
-        if not self.storage.put_if_absent(path, seal(named)):
+        if not self.hold_all(snapshot_path(named.name), named, held_by(named)):
             raise _taken(named.name)
-        faults.hit("V5")
-        held = [*named.regions.items()]
-        held += [(s.writer, e) for s in named.in_flight for e in range(s.first, s.end)]
-        try:
-            for region, epoch in held:
-                Catalog(self.storage, region).check_held(path, epoch=epoch)
-        except SnapshotNotFoundError:
-            self.storage.delete(path)
-            raise
 
     def check_name(self, name: str) -> None:
         """Check that a name can be given to an epoch.
@@ -328,6 +322,9 @@ class Catalog:
         """
         for named in self.snapshots():
             if named.name == name:
+                if named.cut is not None:
+                    # Without its name, regions would take the cut for an open one.
+                    CutLog(self.storage).drop(named.cut)
                 self.storage.delete(snapshot_path(name))
                 return named
         raise self._unknown_name(name)
@@ -339,15 +336,35 @@ class Catalog:
             SnapshotNotFoundError: The epoch is not retained, or not whole; nothing is
                 left behind.
         """
+        return self.hold_all(path, record, [(self.region, epoch)])
+
+    def hold_all(
+        self, path: str, record: Record, held: Iterable[tuple[str, int]]
+    ) -> bool:
+        """Write a record that keeps epochs of several regions; False if it exists.
+
+        Raises:
+            SnapshotNotFoundError: One is not retained, or not whole; nothing is left
+                behind.
+        """
         if not self.storage.put_if_absent(path, seal(record)):
             return False
         faults.hit("V5")
         try:
-            self.check_held(path, epoch=epoch)
+            self.check_all_held(path, held)
         except SnapshotNotFoundError:
             self.storage.delete(path)
             raise
         return True
+
+    def check_all_held(self, path: str, held: Iterable[tuple[str, int]]) -> None:
+        """Check that the record keeps these epochs, each with its region.
+
+        Raises:
+            SnapshotNotFoundError: One is not retained, or not whole.
+        """
+        for region, epoch in dict.fromkeys(held):
+            self.of(region).check_held(path, epoch=epoch)
 
     def check_held(self, path: str, *, epoch: int) -> None:
         """Check that the record keeps its epoch.

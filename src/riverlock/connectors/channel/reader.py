@@ -13,6 +13,7 @@ from riverlock.core.errors import SourceError, SourceUnavailableError
 from riverlock.core.hidden_columns import TIME
 from riverlock.core.types import schema_of
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.format.parents import locate
 from riverlock.snapshot.format.sealed import checksum
 
 if TYPE_CHECKING:
@@ -240,7 +241,8 @@ def file_rows(
     Raises:
         SourceError: The file is not what the manifest says.
     """
-    data = storage.get(token["path"])
+    home, path = locate(storage, token["path"])
+    data = home.get(path)
     if checksum(data) != token["checksum"]:
         raise SourceError(
             uid,

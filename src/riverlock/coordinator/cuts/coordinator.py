@@ -132,7 +132,11 @@ class CutCoordinator:
             channel=channel.name,
             first=first,
             end=end,
-            rows=sum(rows.get(epoch, 0) for epoch in range(first, end)),
+            rows=sum(
+                rows.get(epoch, 0)
+                for epoch in range(first, end)
+                if writer.came_from(epoch)
+            ),
         )
 
     def _complete(self) -> tuple[Instruction, ...]:

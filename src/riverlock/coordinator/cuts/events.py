@@ -30,6 +30,8 @@ class Decided:
         positions: By channel that it reads, the first epoch that is not read yet.
         markers: The cuts whose markers the epoch bears.
         rows: By channel that it writes, how many rows the epoch added.
+        timeline: The epochs that led to it, first and last of each span; empty: all
+            before it did.
     """
 
     region: str
@@ -38,6 +40,11 @@ class Decided:
     positions: Mapping[str, int] = field(default_factory=dict)
     markers: tuple[int, ...] = ()
     rows: Mapping[str, int] = field(default_factory=dict)
+    timeline: tuple[tuple[int, int], ...] = ()
+
+    def came_from(self, epoch: int) -> bool:
+        """Tell whether an earlier epoch led to this one, or was undone before it."""
+        return not self.timeline or any(a <= epoch <= b for a, b in self.timeline)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

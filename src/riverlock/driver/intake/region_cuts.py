@@ -68,7 +68,9 @@ class RegionCuts:
 
     def _look_for_cuts(self) -> None:
         if self._known is None:
-            self._known = 0
+            found = self.log.found()
+            self._known = found.last
+            self._open = {proposal.number: proposal for proposal in found.still}
         for proposal in self.log.after(self._known):
             self._known = proposal.number
             self._open[proposal.number] = proposal

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Channel",
     "Segment",
+    "channel_ends",
     "channel_positions",
     "channels_of",
     "passed_files",
@@ -114,6 +115,17 @@ def channel_positions(manifest: Manifest) -> Iterator[tuple[str, str, int]]:
         start = span.start
         if isinstance(start, dict) and "region" in start and "channel" in start:
             yield start["region"], start["channel"], start["epoch"]
+
+
+def channel_ends(manifest: Manifest) -> Iterator[tuple[str, str, str, int]]:
+    """Yield each channel of a region that an epoch read: source, region, name, end.
+
+    The end is the first epoch of that region that was not read yet.
+    """
+    for uid, span in manifest.inputs.items():
+        end = span.end
+        if isinstance(end, dict) and "region" in end and "channel" in end:
+            yield uid, end["region"], end["channel"], end["epoch"]
 
 
 def passed_files(storage: Storage, manifests: Iterable[Manifest]) -> list[Entry]:

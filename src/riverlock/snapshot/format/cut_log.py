@@ -6,18 +6,22 @@ named snapshot exists.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from riverlock.core.errors import StorageNotFoundError
+from riverlock.core.errors import SnapshotCorruptedError, StorageNotFoundError
 from riverlock.snapshot.format.records import CutAbandoned, CutProposal, Named
 from riverlock.snapshot.format.sealed import seal, unseal
 from riverlock.snapshot.format.store_layout import (
+    ABANDONED,
     CUTS,
+    SNAPSHOTS,
     abandoned_path,
     cut_path,
     drained_path,
     numbered,
+    records,
     snapshot_path,
 )
 
@@ -26,7 +30,20 @@ if TYPE_CHECKING:
 
     from riverlock.storage.base import Storage
 
-__all__ = ["CutLog"]
+__all__ = ["CutLog", "Found"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What one finds who knows of no cut.
+
+    Attributes:
+        last: The last number that is in use; 0: none.
+        still: The cuts up to there that are not settled.
+    """
+
+    last: int
+    still: tuple[CutProposal, ...]
 
 
 @dataclass(frozen=True)
@@ -54,23 +71,67 @@ class CutLog:
 
     def last(self) -> int:
         """Return the greatest number in use; 0: there is none."""
+        return max(self._numbers(), default=0)
+
+    def _numbers(self) -> list[int]:
         listed = self.storage.list(CUTS)
         own = [e for e in listed if "/" not in e.path.removeprefix(CUTS)]
-        return max((number for number, _ in numbered(own)), default=0)
+        return [number for number, _ in numbered(own)]
 
     def after(self, number: int) -> Iterator[CutProposal]:
         """Yield the cuts after one, in order."""
         while True:
             number += 1
-            path = cut_path(number)
-            try:
-                yield unseal(self.storage.get(path), CutProposal, path=path)
-            except StorageNotFoundError:
+            proposal = self._proposal(number)
+            if proposal is None:
                 return
+            yield proposal
 
-    def open_cuts(self) -> list[CutProposal]:
-        """Return the cuts that are not settled; lists the store."""
-        return [p for p in self.after(0) if not self.is_settled(p)]
+    def found(self) -> Found:
+        """Return where one who knows of no cut begins; lists the store.
+
+        Settled cuts are not read, however many there were.
+        """
+        numbers, last = self._numbers(), 0
+        for number in numbers:
+            # A listing may miss one that is made meanwhile: it is read later.
+            if last and number != last + 1:
+                break
+            last = number
+        known = {n for n in numbers if n <= last} - self._settled()
+        every = (self._proposal(number) for number in sorted(known))
+        return Found(
+            last=last,
+            still=tuple(p for p in every if p is not None and not self.is_settled(p)),
+        )
+
+    def _settled(self) -> set[int]:
+        """Return cuts that are settled; lists the store."""
+        given_up = {n for n, _ in numbered(self.storage.list(ABANDONED))}
+        return given_up | {n.cut for n in self._named() if n.cut is not None}
+
+    def _named(self) -> Iterator[Named]:
+        for entry in records(self.storage.list(SNAPSHOTS)):
+            with suppress(StorageNotFoundError, SnapshotCorruptedError):
+                data = self.storage.get(entry.path)
+                yield unseal(data, Named, path=entry.path)
+
+    def _proposal(self, number: int) -> CutProposal | None:
+        path = cut_path(number)
+        try:
+            return unseal(self.storage.get(path), CutProposal, path=path)
+        except StorageNotFoundError:
+            return None
+
+    def abandoned(self) -> Iterator[tuple[CutProposal, CutAbandoned]]:
+        """Yield the cuts that were given up, and why; lists the store."""
+        for number, entry in numbered(self.storage.list(ABANDONED)):
+            found = unseal(self.storage.get(entry.path), CutAbandoned, path=entry.path)
+            proposal = self._proposal(number)
+            if proposal is None or found.is_dropped:
+                continue
+            if self.taken(proposal) is None:
+                yield proposal, found
 
     def is_settled(self, proposal: CutProposal) -> bool:
         """Tell whether nobody waits for a cut any more."""
@@ -96,6 +157,13 @@ class CutLog:
     def give_up(self, number: int, why: str) -> None:
         """Give up a cut, unless that was done."""
         record = CutAbandoned(number=number, why=why)
+        self.storage.put_if_absent(abandoned_path(number), seal(record))
+
+    def drop(self, number: int) -> None:
+        """Settle a cut for good whose snapshot is about to lose its name."""
+        record = CutAbandoned(
+            number=number, why="its name was taken away", is_dropped=True
+        )
         self.storage.put_if_absent(abandoned_path(number), seal(record))
 
     def is_drained(self, number: int) -> bool:

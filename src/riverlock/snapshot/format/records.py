@@ -59,6 +59,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all records: immutable, keyword-only, defaults left out."""
 
 
+class InFlight(Record, frozen=True):
+    """Epochs of a channel's writer that are in a cut, and not yet read in it (§6.4)."""
+
+    channel: str
+    writer: str
+    reader: str
+    first: int
+    end: int
+    rows: int = 0
+    bytes: int = 0
+
+
 class Origin(Record, frozen=True):
     """Where a fork comes from; also ``parents/<flow>.json`` (§6.2)."""
 
@@ -66,6 +78,14 @@ class Origin(Record, frozen=True):
     store: str
     region: str
     epoch: int
+    # Of a flow with several regions: the epoch of each, and what was between them.
+    regions: dict[str, int] = {}
+    in_flight: tuple[InFlight, ...] = ()
+
+    @property
+    def epochs(self) -> dict[str, int]:
+        """The epoch of each region."""
+        return self.regions or {self.region: self.epoch}
 
 
 class Flow(Record, frozen=True):
@@ -315,17 +335,6 @@ class Manifest(Record, frozen=True):
     metrics: dict[str, Any] = {}
 
 
-class InFlight(Record, frozen=True):
-    """Epochs of a channel's writer that are in a cut, and not yet read in it (§6.4)."""
-
-    channel: str
-    writer: str
-    reader: str
-    first: int
-    end: int
-    rows: int = 0
-
-
 class Named(Record, frozen=True):
     """``snapshots/<name>.json``: pins one epoch of each region."""
 
@@ -341,6 +350,8 @@ class Named(Record, frozen=True):
     # Tokens of the runs that decided these epochs, by region: numbers come again if a
     # store is put back from a backup. Older writers have left none.
     tokens: dict[str, str] = {}
+    # How long each region took from the first marker it could see to its own.
+    alignment_us: dict[str, int] = {}
 
 
 class CutProposal(Record, frozen=True):
@@ -360,6 +371,8 @@ class CutAbandoned(Record, frozen=True):
 
     number: int
     why: str
+    # It was complete, and its name was taken away since.
+    is_dropped: bool = False
 
 
 class Restoring(Record, frozen=True):
@@ -453,3 +466,6 @@ class ForkRecord(Record, frozen=True):
     created_us: int
     origin: Origin | None = None
     is_copy: bool = False
+    # As in ``Origin``: all of it is pinned.
+    regions: dict[str, int] = {}
+    in_flight: tuple[InFlight, ...] = ()

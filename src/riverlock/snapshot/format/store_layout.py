@@ -38,6 +38,7 @@ PARENTS = "parents/"
 FORKING = "fork.json"
 CHANNELS = "channels/"
 CUTS = "cuts/"
+ABANDONED = f"{CUTS}abandoned/"
 # What says that all regions go back to a snapshot.
 RESTORING = "restoring.json"
 REGIONS = "regions/"
@@ -190,7 +191,7 @@ def drained_path(number: int) -> str:
 
 def abandoned_path(number: int) -> str:
     """What says that a cut was given up."""
-    return f"{CUTS}abandoned/{number:012d}.json"
+    return f"{ABANDONED}{number:012d}.json"
 
 
 def sink_path(uid: str) -> str:

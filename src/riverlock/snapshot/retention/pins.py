@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import SnapshotNotFoundError, StorageNotFoundError
 from riverlock.snapshot.format.channels import channel_positions, channels_of
-from riverlock.snapshot.format.records import ForkRecord, LeaseRecord
+from riverlock.snapshot.format.held import held_by, held_for
+from riverlock.snapshot.format.records import ForkRecord, LeaseRecord, Restoring
 from riverlock.snapshot.format.sealed import unseal
-from riverlock.snapshot.format.store_layout import FORKS, LEASES, records
+from riverlock.snapshot.format.store_layout import (
+    FORKS,
+    LEASES,
+    RESTORING,
+    records,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +31,7 @@ class Pin:
     """One reason why an epoch is kept."""
 
     epoch: int
-    kind: str  # name, lease, fork, channel
+    kind: str  # name, lease, fork, restore, channel
     name: str
     # Whether all epochs from this one on are kept.
     is_onward: bool = False
@@ -56,16 +62,10 @@ def forks(catalog: Catalog) -> Iterator[ForkRecord]:
 def pins(catalog: Catalog, *, now_us: int) -> list[Pin]:
     """Return all that keeps epochs of the region now, retained or not."""
     found = [
-        Pin(epoch=named.regions[catalog.region], kind="name", name=named.name)
-        for named in catalog.snapshots()
-        if catalog.region in named.regions
-    ]
-    found += [
         Pin(epoch=epoch, kind="name", name=named.name)
         for named in catalog.snapshots()
-        for span in named.in_flight
-        if span.writer == catalog.region
-        for epoch in range(span.first, span.end)
+        for region, epoch in held_by(named)
+        if region == catalog.region
     ]
     found += [
         Pin(epoch=lease.regions[catalog.region], kind="lease", name=lease.id)
@@ -73,11 +73,22 @@ def pins(catalog: Catalog, *, now_us: int) -> list[Pin]:
         if catalog.region in lease.regions
     ]
     found += [
-        Pin(epoch=fork.epoch, kind="fork", name=fork.store)
+        Pin(epoch=epoch, kind="fork", name=fork.store)
         for fork in forks(catalog)
-        if fork.region == catalog.region
+        for region, epoch in held_for(fork)
+        if region == catalog.region
     ]
-    return found + _readers(catalog)
+    return found + _going_back(catalog) + _readers(catalog)
+
+
+def _going_back(catalog: Catalog) -> list[Pin]:
+    """Return what keeps the epoch that the region is about to go back to."""
+    with contextlib.suppress(StorageNotFoundError):
+        record = unseal(catalog.storage.get(RESTORING), Restoring, path=RESTORING)
+        if catalog.region in record.regions:
+            epoch = record.regions[catalog.region]
+            return [Pin(epoch=epoch, kind="restore", name=record.name)]
+    return []
 
 
 def _readers(catalog: Catalog) -> list[Pin]:
@@ -90,26 +101,33 @@ def _readers(catalog: Catalog) -> list[Pin]:
     newest = catalog.newest()
     found = []
     for channel, region, is_back in () if newest is None else channels_of(newest):
-        reader = replace(catalog, region=region)
-        retained = reader.epochs()
-        positions = [
-            position
-            for epoch in (retained[-1:] if is_back else retained)
-            for position in _positions(reader, epoch, catalog.region, channel)
-        ]
-        first = min(positions, default=0)
+        reader = catalog.of(region)
+        first = _least(reader, catalog.region, channel, only_newest=is_back)
         found.append(Pin(epoch=first, kind="channel", name=region, is_onward=True))
     return found
 
 
-def _positions(reader: Catalog, epoch: int, writer: str, channel: str) -> Iterator[int]:
-    """Yield where an epoch began to read a channel."""
-    with contextlib.suppress(SnapshotNotFoundError):
-        yield from (
-            start
-            for region, name, start in channel_positions(reader.manifest(epoch))
-            if (region, name) == (writer, channel)
-        )
+def _least(
+    reader: Catalog, writer: str, channel: str, *, only_newest: bool = False
+) -> int:
+    """Return the first epoch that a reader may read, also after going back.
+
+    All that it had at one moment count. One that is deleted while we read may be that
+    from which it has just gone on: then we look again.
+    """
+    while True:
+        found = list[int]()
+        try:
+            retained = reader.epochs()
+            for epoch in retained[-1:] if only_newest else retained:
+                found += (
+                    start
+                    for region, name, start in channel_positions(reader.manifest(epoch))
+                    if (region, name) == (writer, channel)
+                )
+        except SnapshotNotFoundError:
+            continue
+        return min(found, default=0)
 
 
 def _held(catalog: Catalog, now_us: int) -> list[LeaseRecord]:

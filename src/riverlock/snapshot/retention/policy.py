@@ -17,7 +17,7 @@ from riverlock.snapshot.format.closed_numbers import is_alone
 from riverlock.snapshot.format.store_layout import lease_path, number_in
 from riverlock.snapshot.retention.deletion import Round
 from riverlock.snapshot.retention.pins import leases
-from riverlock.snapshot.verbs.fork import settle_parents
+from riverlock.snapshot.verbs.fork_parents import settle_parents
 from riverlock.storage.base import SupportsTemporaries
 
 if TYPE_CHECKING:
