@@ -13,7 +13,12 @@ from riverlock.core.clock import SystemClock
 from riverlock.core.times import duration
 from riverlock.snapshot import lineage as origins
 from riverlock.snapshot import provenance
-from riverlock.snapshot.address import open_address, open_store, split_address
+from riverlock.snapshot.address import (
+    open_address,
+    open_cut,
+    open_store,
+    split_address,
+)
 from riverlock.snapshot.format.records import REGIONS_FEATURE
 from riverlock.snapshot.retention import pins
 from riverlock.snapshot.retention.lease import leased
@@ -21,6 +26,7 @@ from riverlock.snapshot.state_reader import operator_of
 from riverlock.snapshot.verbs import diff as comparing
 from riverlock.snapshot.verbs import expire as expiring
 from riverlock.snapshot.verbs import fork as forking
+from riverlock.snapshot.verbs import fork_parents
 from riverlock.snapshot.verbs import repair as repairing
 from riverlock.snapshot.verbs import restore as going_back
 from riverlock.snapshot.verbs import restore_all as together
@@ -222,7 +228,9 @@ def fork(address: str, new: str, *, copy: bool = False) -> Fork:
     """Make a store that begins with the state and input positions of an epoch.
 
     The flow may run meanwhile; from then on each store is independent. State files are
-    not copied: the new store refers to them, and they are kept as long as it does.
+    not copied: the new store refers to them, and they are kept as long as it does. Of a
+    flow with several regions the fork has all of them, and reads the rows that were in
+    flight.
 
     Args:
         address: ``store@epoch`` or ``store@name``.
@@ -233,8 +241,8 @@ def fork(address: str, new: str, *, copy: bool = False) -> Fork:
         InvalidConfigError: The place is not empty, or the flow cannot be forked.
         SnapshotNotFoundError: There is no such epoch.
     """
-    catalog, target = open_address(address)
-    plan = forking.plan_fork(catalog, target, open_storage(new), copy=copy)
+    catalog, targets = open_cut(address)
+    plan = forking.plan_fork(catalog, targets, open_storage(new), copy=copy)
     forking.fork(catalog, plan, now_us=SystemClock().now_us())
     return plan
 
@@ -254,7 +262,7 @@ def forget_fork(store: str, flow: str) -> None:
     Raises:
         SnapshotNotFoundError: There is no such fork.
     """
-    forking.forget_fork(open_store(store), flow)
+    fork_parents.forget_fork(open_store(store), flow)
 
 
 def diff(before: str, after: str, *, operator: str | None = None) -> Diff:

@@ -11,6 +11,7 @@ from riverlock.cli.command import command, open_catalog, store_argument
 from riverlock.cli.confirmation import agreed, dry_run_option, yes_option
 
 if TYPE_CHECKING:
+    from riverlock.snapshot.format.records import ForkRecord, Origin
     from riverlock.snapshot.verbs.fork import Fork
 
 __all__ = ["fork", "forks"]
@@ -38,13 +39,13 @@ def fork(  # noqa: PLR0913 - the options of the command
       riverlock fork store@before-upgrade trial
       riverlock fork store@41 s3://bucket/trial --copy --yes
     """
-    from riverlock.snapshot.address import open_address
+    from riverlock.snapshot.address import open_cut
     from riverlock.snapshot.verbs.fork import fork as make
     from riverlock.snapshot.verbs.fork import plan_fork
     from riverlock.storage.open import open_storage
 
-    catalog, target = open_address(address)
-    plan = plan_fork(catalog, target, open_storage(new), copy=copy)
+    catalog, targets = open_cut(address)
+    plan = plan_fork(catalog, targets, open_storage(new), copy=copy)
     how = {"yes": yes, "dry_run": dry_run, "as_json": as_json}
     if not agreed(_facts(plan), _lines(plan), **how):
         return
@@ -53,12 +54,14 @@ def fork(  # noqa: PLR0913 - the options of the command
         done = {"done": True, "flow": made.flow().id, "plan": _facts(plan)}
         text.print_json(done)
         return
-    click.echo(f"{plan.store} begins with epoch {target.epoch}")
+    click.echo(f"{plan.store} begins with {_epochs(plan.origin)}")
 
 
 def _facts(plan: Fork) -> dict[str, Any]:
     return {
-        "epoch": plan.target.epoch,
+        "epoch": plan.origin.epoch,
+        "regions": plan.origin.epochs,
+        "rows_in_flight": plan.rows_in_flight,
         "origin": plan.origin.store,
         "store": plan.store,
         "copy": plan.is_copy,
@@ -70,12 +73,22 @@ def _facts(plan: Fork) -> dict[str, Any]:
 def _lines(plan: Fork) -> dict[str, str]:
     size = f"{plan.files}, {text.size(plan.bytes)}"
     what = "are copied" if plan.is_copy else "stay where they are, and are kept for it"
-    return {
-        "forks": f"epoch {plan.target.epoch} of {plan.origin.store}",
+    lines = {
+        "forks": f"{_epochs(plan.origin)} of {plan.origin.store}",
         "into": plan.store,
-        "state files": f"{size}; they {what}",
+        "files": f"{size}; they {what}",
         "sinks": "nothing is copied to them: give the fork outputs of its own",
     }
+    if plan.between:
+        lines["rows in flight"] = f"{text.count(plan.rows_in_flight)}; the fork reads them"
+    return lines
+
+
+def _epochs(origin: Origin) -> str:
+    if not origin.regions:
+        return f"epoch {origin.epoch}"
+    each = (f"{region} {epoch}" for region, epoch in origin.regions.items())
+    return f"epochs {', '.join(each)}"
 
 
 @command("forks")
@@ -94,7 +107,7 @@ def forks(*, store: str, forget: str | None, as_json: bool) -> None:
       riverlock forks store --forget 0b9e8f3d4c5a4c6e9f0a1b2c3d4e5f60
     """
     from riverlock.snapshot.retention.pins import forks as all_forks
-    from riverlock.snapshot.verbs.fork import forget_fork
+    from riverlock.snapshot.verbs.fork_parents import forget_fork
 
     catalog = open_catalog(store)
     if forget is not None:
@@ -102,7 +115,15 @@ def forks(*, store: str, forget: str | None, as_json: bool) -> None:
     found = list(all_forks(catalog))
     if as_json:
         text.print_json(
-            [{"flow": f.flow, "store": f.store, "epoch": f.epoch} for f in found]
+            [
+                {
+                    "flow": f.flow,
+                    "store": f.store,
+                    "epoch": f.epoch,
+                    "regions": f.regions or {f.region: f.epoch},
+                }
+                for f in found
+            ]
         )
         return
     if not found:
@@ -111,5 +132,10 @@ def forks(*, store: str, forget: str | None, as_json: bool) -> None:
     now = text.now_us()
     text.table(
         ("id", "store", "epoch", "made"),
-        [[f.flow, f.store, f.epoch, text.age(f.created_us, now)] for f in found],
+        [[f.flow, f.store, _pinned(f), text.age(f.created_us, now)] for f in found],
     )
+
+
+def _pinned(fork: ForkRecord) -> str:
+    each = (f"{region} {epoch}" for region, epoch in fork.regions.items())
+    return ", ".join(each) or str(fork.epoch)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidConfigError, SnapshotNotFoundError
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.format.records import REGIONS_FEATURE
 from riverlock.snapshot.format.store_layout import FLOW
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
     from riverlock.snapshot.format.records import Manifest
 
-__all__ = ["open_address", "open_store", "split_address"]
+__all__ = ["open_address", "open_cut", "open_store", "split_address"]
 
 _ADDRESS = re.compile(r"(?P<store>.+)@(?P<at>[A-Za-z0-9][A-Za-z0-9_.-]{0,99})")
 
@@ -63,3 +64,23 @@ def open_address(address: str) -> tuple[Catalog, Manifest]:
     store, at = split_address(address)
     catalog = open_store(store)
     return catalog, catalog.resolve(at)
+
+
+def open_cut(address: str) -> tuple[Catalog, tuple[Manifest, ...]]:
+    """Open a store and one epoch of each region, such that they fit together.
+
+    Raises:
+        SnapshotNotFoundError: There is no such store, epoch or name.
+        InvalidConfigError: There are several regions, and the address has no name.
+    """
+    store, at = split_address(address)
+    catalog = open_store(store)
+    if at is None and REGIONS_FEATURE in catalog.flow().features:
+        names = ", ".join(named.name for named in catalog.snapshots())
+        raise InvalidConfigError(
+            f"the snapshot {address!r}",
+            expected=f"the name of one ({names or 'none yet'})",
+            found="none: the newest epochs of several regions need not fit together",
+            hint="take one while the flow runs: riverlock snapshot STORE NAME",
+        )
+    return catalog, catalog.resolve_all(at)

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.format.records import Manifest, SinkOutput
+    from riverlock.snapshot.format.records import (
+        ChannelColumns,
+        Manifest,
+        SinkOutput,
+    )
 
 __all__ = ["Between", "alignment_us", "between"]
 
@@ -28,13 +32,13 @@ class Between:
     Attributes:
         span: Where, and how much.
         source: The uid under which the reader has the channel.
-        columns: The columns of the rows, as DDL; None: the reader has read none yet.
+        columns: What the rows look like; None: an older writer has not said it.
         outputs: What epochs of the writer list for the channel, by their numbers.
     """
 
     span: InFlight
     source: str
-    columns: str | None
+    columns: ChannelColumns | None
     outputs: Mapping[int, SinkOutput]
 
     @property
@@ -59,6 +63,7 @@ def between(catalog: Catalog, manifests: Iterable[Manifest]) -> tuple[Between, .
         for source, writer, channel, first in channel_ends(reader):
             if writer in at:
                 outputs = dict(_unread(catalog, at[writer], channel, first))
+                known = at[writer].outputs.get(channel)
                 span = InFlight(
                     channel=channel,
                     writer=writer,
@@ -72,7 +77,7 @@ def between(catalog: Catalog, manifests: Iterable[Manifest]) -> tuple[Between, .
                     Between(
                         span=span,
                         source=source,
-                        columns=reader.columns.get(source),
+                        columns=None if known is None else known.columns,
                         outputs=outputs,
                     )
                 )

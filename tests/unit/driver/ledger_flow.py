@@ -8,6 +8,9 @@ what was credited plus what is in flight.
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -47,6 +50,17 @@ class Credit(rl.Process):
         yield transfer.target, transfer.amount
 
 
+def held_up(gate: threading.Event) -> type[Credit]:
+    """Return the same, for accounts that wait until a gate opens."""
+
+    class HeldUp(Credit):
+        def on_event(self, transfer: Any, ctx: rl.Context) -> Any:
+            assert gate.wait(120)
+            yield from super().on_event(transfer, ctx)
+
+    return HeldUp
+
+
 class Arrived(rl.Process):
     """Counts what has arrived in the end."""
 
@@ -63,7 +77,13 @@ def is_for(half: str, transfer: Any) -> bool:
     return HALVES[int(transfer.target[1:]) % 2] == half
 
 
-def ledger(given: list[Any], sink: Any = None, *, bounded: bool = False) -> rl.Flow:
+def ledger(
+    given: list[Any],
+    sink: Any = None,
+    *,
+    bounded: bool = False,
+    credit: type[Credit] = Credit,
+) -> rl.Flow:
     """Return the flow over these transfers; they may become more while it runs."""
     flow = rl.Flow("ledger", key_groups=8)
     transfers = flow.read(rows(COLUMNS, given, bounded=bounded), uid="transfers")
@@ -73,7 +93,7 @@ def ledger(given: list[Any], sink: Any = None, *, bounded: bool = False) -> rl.F
         mine = debited.filter(partial(is_for, half), uid=f"is-{half}")
         credited = mine.region(half, uid=f"to-{half}").key_by("target")
         ends.append(
-            credited.process(Credit(), uid=f"credit-{half}").region(
+            credited.process(credit(), uid=f"credit-{half}").region(
                 "final", uid=f"from-{half}"
             )
         )
@@ -184,3 +204,42 @@ def bouncing_balance(store: str, named: Named) -> tuple[int, int]:
     received = total(store, named.name, "receive", "received")
     sent = total(store, named.name, "pay", "sent")
     return sent, received + in_flight(store, named, ROUND)
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait for progress."""
+    deadline = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def snapshot_of_a_backlog(
+    store: str, given: list[Any], name: str, sink: Any = None, *, protocol: Any
+) -> Named:
+    """Run the flow so that a snapshot finds many rows on their way; return it.
+
+    The halves wait in their first epoch until all is debited and marked.
+    """
+    gate, named = threading.Event(), list[Named]()
+    flow, main = ledger(given, sink, credit=held_up(gate)), Catalog(open_storage(store))
+    handle = flow.start(store, execution="local", max_rows_per_epoch=10)
+    asking = threading.Thread(
+        target=lambda: named.append(handle.savepoint(name, protocol=protocol))
+    )
+    try:
+        until(lambda: debited(store) == sum(amount for _, _, amount in given))
+        asking.start()
+        if protocol != "drain":
+            until(lambda: bool(main.resolve(None).borne))
+        gate.set()
+        asking.join(120)
+    finally:
+        gate.set()
+        handle.stop()
+    return named[0]
+
+
+def debited(store: str) -> int:
+    """Return what was taken from accounts so far."""
+    if Catalog(open_storage(store)).newest() is None:
+        return 0
+    return total(store, None, "debit", "sent")

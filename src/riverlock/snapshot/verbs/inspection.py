@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import RiverlockError, SnapshotError, StorageNotFoundError
 from riverlock.snapshot.format.channels import Segment
+from riverlock.snapshot.format.held import held_by
+from riverlock.snapshot.format.parents import locate
 from riverlock.snapshot.format.records import (
     CHANNEL,
     CutAbandoned,
@@ -220,8 +222,9 @@ class _Findings:
     def _check_content(
         self, path: str, expected: str, affects: str, *, must: bool
     ) -> None:
+        home, inner = locate(self.catalog.storage, path)
         try:
-            found = checksum(self.catalog.storage.get(path))
+            found = checksum(home.get(inner))
         except StorageNotFoundError:
             if must:
                 self._damage(path, f"{path} is missing", affects)
@@ -281,8 +284,9 @@ class _Findings:
             if entry.path in self.damages:
                 continue
             data = self.catalog.storage.get(entry.path)
-            epoch = unseal(data, Named, path=entry.path).regions.get(catalog.region)
-            if epoch is not None and epoch not in epochs:
+            held = held_by(unseal(data, Named, path=entry.path))
+            mine = {epoch for region, epoch in held if region == catalog.region}
+            for epoch in sorted(mine - epochs):
                 problem = f"{entry.path} names epoch {epoch}, which does not exist"
                 self._damage(entry.path, problem, "the name")
 
