@@ -280,9 +280,14 @@ def diff(before: str, after: str, *, operator: str | None = None) -> Diff:
         SnapshotNotFoundError: There is no such epoch, or neither has the operator.
         SnapshotCorruptedError: A file that is needed is missing or altered.
     """
-    sides = [open_address(address) for address in (before, after)]
-    old, new = (comparing.Side(c.storage, m) for c, m in sides)
+    old, new = (_side(address) for address in (before, after))
     return comparing.diff(old, new, operator)
+
+
+def _side(address: str) -> comparing.Side:
+    store, at = split_address(address)
+    catalog = open_store(store)
+    return comparing.Side(catalog.storage, catalog.resolve_all(at))
 
 
 def verify(store: str) -> Inspection:

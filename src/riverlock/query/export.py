@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from riverlock.core import faults
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.extras import load_extra
+from riverlock.query.in_flight import in_flight_rows
+from riverlock.query.relation import Relation
 from riverlock.query.views import TIMERS
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-    from riverlock.query.relation import Relation
+    from riverlock.query.rows import Rows
     from riverlock.query.snapshot import Snapshot
 
 __all__ = ["Exported", "Format", "export"]
@@ -28,7 +30,7 @@ class Exported:
     """A table that was written.
 
     Attributes:
-        name: The operator, or ``operator.state``.
+        name: The operator, ``operator.state``, or ``channels.channel``.
         path: Its directory.
         rows: How many it has.
     """
@@ -44,7 +46,8 @@ def export(
     """Write a snapshot as tables, a directory for each.
 
     An operator is a table with a row per key; its timers, and state that is not kept by
-    key, are tables ``operator.name``. Existing directories are refused before anything
+    key, are tables ``operator.name``. Rows in flight between regions are tables
+    ``channels.name``. Existing directories are refused before anything
     is written.
 
     Raises:
@@ -65,12 +68,12 @@ def export(
                 hint="nothing was written; export to another directory",
             )
     return [
-        Exported(name=name, path=root / name, rows=write(relation, root / name))
-        for name, relation in tables.items()
+        Exported(name=name, path=root / name, rows=write(rows, root / name, snapshot))
+        for name, rows in tables.items()
     ]
 
 
-def _tables(snapshot: Snapshot) -> Iterator[tuple[str, Relation]]:
+def _tables(snapshot: Snapshot) -> Iterator[tuple[str, Rows]]:
     for uid in snapshot.operators:
         whole = snapshot.state(uid)
         yield uid, whole
@@ -78,17 +81,19 @@ def _tables(snapshot: Snapshot) -> Iterator[tuple[str, Relation]]:
         for name, variable in whole.view.state.variables.items():
             if variable.scope != "key":
                 yield f"{uid}.{name}", snapshot.state(uid, name)
+    for name, rows in in_flight_rows(snapshot).items():
+        yield f"channels.{name}", rows
 
 
-def _write_parquet(relation: Relation, path: Path) -> int:
+def _write_parquet(given: Rows, path: Path, _: Snapshot) -> int:
     import pyarrow.parquet as pq
 
     path.mkdir(parents=True)
     # A name that readers of directories leave out until the file is whole.
     unfinished = path / "_part-00000.parquet"
     rows = 0
-    with pq.ParquetWriter(unfinished, relation.schema, compression="zstd") as writer:
-        for batch in relation.batches():
+    with pq.ParquetWriter(unfinished, given.schema, compression="zstd") as writer:
+        for batch in given.batches():
             writer.write_batch(batch)
             rows += batch.num_rows
     faults.hit("V2")
@@ -96,14 +101,16 @@ def _write_parquet(relation: Relation, path: Path) -> int:
     return rows
 
 
-def _write_delta(relation: Relation, path: Path) -> int:
+def _write_delta(given: Rows, path: Path, snapshot: Snapshot) -> int:
     deltalake = _deltalake()
+    what = "state" if isinstance(given, Relation) else "rows in flight"
+    manifest = given.manifest if isinstance(given, Relation) else snapshot.manifest
     deltalake.write_deltalake(
         str(path),
-        relation.reader(),
+        given.reader(),
         mode="error",
         name=path.name,
-        description=f"state at epoch {relation.manifest.epoch}",
+        description=f"{what} at epoch {manifest.epoch}",
     )
     added = deltalake.DeltaTable(str(path)).count()
     assert isinstance(added, int)

@@ -23,12 +23,13 @@ __all__ = ["AllTimers", "epochs"]
 
 
 def epochs(catalog: Catalog) -> TableRows:
-    """Return the retained epochs, a row for each, oldest first."""
+    """Return the retained epochs, a row for each, oldest first, region by region."""
     import pyarrow as pa
 
     instant = pa.timestamp("us", tz="UTC")
     schema = pa.schema(
         [
+            ("region", pa.string()),
             ("epoch", pa.int64()),
             ("names", pa.list_(pa.string())),
             ("started", instant),
@@ -43,10 +44,13 @@ def epochs(catalog: Catalog) -> TableRows:
             ("state_bytes", pa.int64()),
         ]
     )
-    names: dict[int, list[str]] = {}
-    for named in catalog.snapshots():
-        names.setdefault(named.regions[catalog.region], []).append(named.name)
-    rows = [_epoch(catalog.manifest(n), names.get(n, [])) for n in catalog.epochs()]
+    named = catalog.snapshots()
+    rows = [
+        _epoch(part.manifest(n), [s.name for s in named if s.regions.get(region) == n])
+        for region in catalog.regions()
+        for part in (catalog.of(region),)
+        for n in part.epochs()
+    ]
     return TableRows(pa.Table.from_pylist(rows, schema=schema))
 
 
@@ -55,6 +59,7 @@ def _epoch(manifest: Manifest, names: list[str]) -> dict[str, Any]:
     files = [f for state in states for f in state.files]
     known = [i.rows for i in manifest.inputs.values() if i.rows is not None]
     return {
+        "region": manifest.region,
         "epoch": manifest.epoch,
         "names": names,
         "started": manifest.started_us,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from riverlock.core.errors import SnapshotNotFoundError
 from riverlock.core.times import from_micros
+from riverlock.query.in_flight import in_flight_rows
 from riverlock.query.relation import Relation
 from riverlock.query.views import TIMERS, View, checked_state
 from riverlock.snapshot.state_reader import operator_of
@@ -13,6 +15,7 @@ from riverlock.snapshot.state_reader import operator_of
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from riverlock.query.rows import Rows
     from riverlock.snapshot.format.records import Manifest
     from riverlock.storage.base import Storage
 
@@ -48,9 +51,36 @@ class Snapshot:
         """The operators that have state, and the names of their state variables."""
         return {
             uid: tuple(state.variables)
-            for manifest in (self.manifest, *self.others)
+            for manifest in self.manifests
             for uid, state in manifest.operators.items()
         }
+
+    @property
+    def manifests(self) -> tuple[Manifest, ...]:
+        """The records of all regions."""
+        return (self.manifest, *self.others)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels between its regions."""
+        return tuple(in_flight_rows(self))
+
+    def in_flight(self, channel: str) -> Rows:
+        """Return the rows that were in a channel between two regions: sent, not read.
+
+        Raises:
+            SnapshotNotFoundError: There is no such channel, or an epoch that wrote some
+                of the rows is no longer retained.
+        """
+        found = in_flight_rows(self)
+        if channel not in found:
+            raise SnapshotNotFoundError.among(
+                f"channel {channel!r}",
+                store=self.storage.uri,
+                kind="channel",
+                names=list(found),
+            )
+        return found[channel]
 
     def _with(self, operator: str) -> Manifest:
         """Return the manifest that has an operator, or else the first."""

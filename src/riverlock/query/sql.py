@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.errors import InvalidConfigError, RiverlockError
 from riverlock.core.extras import load_extra
 from riverlock.query.channel_rows import channel_names, open_channel, segments
+from riverlock.query.in_flight import in_flight_rows, in_flight_spans
 from riverlock.query.listings import AllTimers, epochs
 from riverlock.query.views import TIMERS
 
@@ -55,8 +56,7 @@ def sql_views(catalog: Catalog, snapshot: Snapshot) -> list[SqlView]:
 
     An operator with the name of a listing hides the listing.
     """
-    storage = catalog.storage
-    found = []
+    storage, flying, found = catalog.storage, in_flight_rows(snapshot), []
     for uid, variables in snapshot.operators.items():
         found.append(SqlView(schema=MAIN, name=uid, rows=snapshot.state(uid)))
         found += [
@@ -67,12 +67,14 @@ def sql_views(catalog: Catalog, snapshot: Snapshot) -> list[SqlView]:
         "timers": AllTimers(snapshot),
         "epochs": epochs(catalog),
         "channels": segments(storage),
+        "in_flight": in_flight_spans(flying),
     }
     found += [SqlView(schema=MAIN, name=n, rows=rows) for n, rows in listings.items()]
     found += [
         SqlView(schema="channels", name=name, rows=open_channel(storage, name))
         for name in channel_names(storage)
     ]
+    found += [SqlView(schema="channels", name=n, rows=r) for n, r in flying.items()]
     # DuckDB's names have no case. The first of a name is the operator's.
     named = {(v.schema.lower(), v.name.lower()): v for v in reversed(found)}
     return [v for v in found if named[v.schema.lower(), v.name.lower()] is v]

@@ -34,10 +34,20 @@ TIMERS = "timers"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two snapshots."""
+    """One of the two snapshots: an epoch of each region."""
 
     storage: Storage
-    manifest: Manifest
+    manifests: tuple[Manifest, ...]
+
+    @property
+    def operators(self) -> dict[str, OperatorState]:
+        """The operators of all regions."""
+        return {u: s for m in self.manifests for u, s in m.operators.items()}
+
+    def having(self, operator: str) -> Manifest:
+        """Return the epoch of the region that has an operator, or else any."""
+        found = (m for m in self.manifests if operator in m.operators)
+        return next(found, self.manifests[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +129,10 @@ def diff(before: Side, after: Side, operator: str | None = None) -> Diff:
         SnapshotCorruptedError: A file that is needed is missing or altered.
         SnapshotNotFoundError: Neither has the operator.
     """
-    old, new = before.manifest.operators, after.manifest.operators
+    old, new = before.operators, after.operators
     if operator is not None:
         if operator not in old:
-            operator_of(after.manifest, operator, store=after.storage.uri)
+            operator_of(after.having(operator), operator, store=after.storage.uri)
         old, new = ({u: s for u, s in m.items() if u == operator} for m in (old, new))
     changes: list[Change] = []
     reads: Counter[str] = Counter()
@@ -147,8 +157,9 @@ class _Pair:
     def __init__(self, before: Side, after: Side, uid: str) -> None:
         self._sides = (before, after)
         self._uid = uid
+        self._manifests = tuple(side.having(uid) for side in self._sides)
         self._states: tuple[OperatorState | None, ...] = tuple(
-            side.manifest.operators.get(uid) for side in self._sides
+            manifest.operators.get(uid) for manifest in self._manifests
         )
         self.reads: Counter[str] = Counter()
         self._tables: dict[str, pa.Table] = {}
@@ -183,7 +194,7 @@ class _Pair:
             if s is not None
             for v in s.variables.values()
         )
-        now = {side.manifest.now_us for side in self._sides}
+        now = {manifest.now_us for manifest in self._manifests}
         return ttl and len(now) > 1
 
     def _declare_others(self) -> bool:
@@ -227,7 +238,7 @@ class _Pair:
         ]
         if not tables:
             return {}
-        now_us = self._sides[place].manifest.now_us
+        now_us = self._manifests[place].now_us
         state = self._states[place]
         assert state is not None
         entries = live(merge_tables(tables), now_us)
@@ -250,7 +261,7 @@ class _Pair:
         ]
         if not tables:
             return set()
-        now_us = self._sides[0].manifest.now_us
+        now_us = self._manifests[0].now_us
         state = self._states[0]
         assert state is not None
         entries = live(merge_tables(tables), now_us)
