@@ -87,7 +87,9 @@ class FirstEpochs:
                 span = ends[uid]
                 is_empty = span.first == span.end
                 epoch = span.end if is_empty else span.end - 1
-                found[uid] = {**found[uid], "epoch": epoch}
+                # By whom the epoch before was decided is not known in the fork.
+                place = {k: v for k, v in found[uid].items() if k != "token"}
+                found[uid] = {**place, "epoch": epoch}
         return found
 
     def _outputs(self, target: Manifest) -> Mapping[str, SinkOutput]:
