@@ -16,6 +16,7 @@ from riverlock.snapshot import provenance
 from riverlock.snapshot.address import (
     open_address,
     open_cut,
+    open_region,
     open_store,
     split_address,
 )
@@ -30,6 +31,7 @@ from riverlock.snapshot.verbs import fork_parents
 from riverlock.snapshot.verbs import repair as repairing
 from riverlock.snapshot.verbs import restore as going_back
 from riverlock.snapshot.verbs import restore_all as together
+from riverlock.snapshot.verbs import restore_alone as alone
 from riverlock.snapshot.verbs.cut import DEFAULT_PROTOCOL, take_cut
 from riverlock.snapshot.verbs.inspection import inspect
 from riverlock.storage.open import open_storage
@@ -55,6 +57,7 @@ __all__ = [
     "diff",
     "drop_savepoint",
     "expire",
+    "expire_all",
     "explain",
     "forget_fork",
     "fork",
@@ -67,6 +70,8 @@ __all__ = [
     "touches",
     "verify",
 ]
+
+_ALL_BACK = "see what is damaged with verify, then go back with restore_all"
 
 
 def savepoint(
@@ -92,7 +97,7 @@ def savepoint(
     catalog, now_us = open_store(store), SystemClock().now_us()
     if REGIONS_FEATURE in catalog.flow().features and at is None:
         return take_cut(catalog, name, protocol=protocol, now_us=now_us, note=note)
-    catalog.check_one_region(f"a name for epoch {at}")
+    catalog.check_one_region(f"a name for epoch {at}", hint="leave out the epoch")
     manifest = catalog.resolve(at)
     return catalog.pin(name, epoch=manifest.epoch, now_us=now_us, note=note)
 
@@ -142,8 +147,49 @@ def expire(  # noqa: PLR0913 - three limits, and how
         dry_run: Only return what would be deleted.
 
     Raises:
-        InvalidConfigError: There is no limit.
+        InvalidConfigError: There is no limit, or there are several regions: call
+            ``expire_all``.
         SnapshotCorruptedError: A manifest is damaged; nothing was deleted.
+    """
+    open_store(store).check_one_region("expire()", hint="call expire_all()")
+    (plan,) = expire_all(
+        store,
+        epochs=epochs,
+        older_than=older_than,
+        max_bytes=max_bytes,
+        grace=grace,
+        dry_run=dry_run,
+    ).values()
+    return plan
+
+
+def expire_all(  # noqa: PLR0913 - three limits, and how
+    store: str,
+    *,
+    epochs: int | None = None,
+    older_than: str | timedelta | None = None,
+    max_bytes: int | None = None,
+    grace: str | timedelta = "10 minutes",
+    dry_run: bool = False,
+) -> dict[str, Expiry]:
+    """Do the same for each region of a flow; return what was deleted, by region.
+
+    What regions have sent each other stays until it is read. What a named snapshot, a
+    fork or a reader needs of any region always stays.
+
+    Args:
+        store: The store.
+        epochs: Keep this many of the newest, of each region.
+        older_than: Delete epochs decided longer ago than this.
+        max_bytes: Delete the oldest until the state files of a region have at most this
+            many bytes.
+        grace: Keep epochs decided less long ago than this.
+        dry_run: Only return what would be deleted.
+
+    Raises:
+        InvalidConfigError: There is no limit.
+        SnapshotCorruptedError: A manifest is damaged: nothing of its region was
+            deleted.
     """
     catalog, now_us = open_store(store), SystemClock().now_us()
     limits = expiring.Limits(
@@ -152,14 +198,21 @@ def expire(  # noqa: PLR0913 - three limits, and how
         bytes=max_bytes,
         grace=duration(grace),
     )
-    plan = expiring.plan_expiry(catalog, limits, now_us=now_us)
-    if not dry_run:
-        expiring.expire(catalog, plan)
-    return plan
+    found = {}
+    for part in expiring.readers_first(catalog):
+        plan = expiring.plan_expiry(part, limits, now_us=now_us)
+        found[part.region] = plan
+        if not dry_run:
+            expiring.expire(part, plan)
+    return found
 
 
 def restore(
-    address: str, *, keep_output: bool = False, dry_run: bool = False
+    address: str,
+    *,
+    region: str | None = None,
+    keep_output: bool = False,
+    dry_run: bool = False,
 ) -> Restore:
     """Go back to an epoch: its state, input positions, timers and watermarks.
 
@@ -169,6 +222,8 @@ def restore(
 
     Args:
         address: ``store@epoch`` or ``store@name``.
+        region: Of a flow with several regions, the one that goes back alone;
+            ``restore_all`` goes back with all of them.
         keep_output: Leave the output of file sinks in sight.
         dry_run: Only return what would happen.
 
@@ -178,9 +233,14 @@ def restore(
     Raises:
         FencedError: The flow runs: stop it first. Nothing was changed.
         SnapshotNotFoundError: There is no such epoch.
+        InvalidConfigError: Another region has read what would be undone; the error
+            names the snapshots of all regions that one can go back to.
     """
-    catalog, target = open_address(address)
-    catalog.check_one_region("restore()")
+    catalog, target = open_region(address, region)
+    if not dry_run:
+        now_us = SystemClock().now_us()
+        together.complete_restore(catalog, now_us=now_us, then=withdraw_now)
+    alone.check_alone(catalog, target)
     plan = going_back.plan_restore(catalog, target, keep_output=keep_output)
     if not dry_run:
         go_back(catalog, plan)
@@ -218,6 +278,7 @@ def restore_all(
 def go_back(catalog: Catalog, plan: Restore, *, why: str = "restore") -> Manifest:
     """Carry out a plan to go back."""
     now_us = SystemClock().now_us()
+    together.give_up_cuts(catalog, why=f"region {catalog.region!r} went back")
     made = going_back.restore(catalog, plan, now_us=now_us, why=why)
     # The next start would do it too; nobody should see the output until then.
     withdraw_now(catalog, made)
@@ -313,7 +374,7 @@ def repair(store: str, *, dry_run: bool = False) -> Repair:
         SnapshotError: ``flow.json`` is damaged: put it back from a backup.
     """
     catalog = open_store(store)
-    catalog.check_one_region("repair")
+    catalog.check_one_region("repair", hint=_ALL_BACK)
     plan = repairing.plan_repair(catalog)
     if not dry_run:
         mend(catalog, plan)
@@ -329,13 +390,18 @@ def mend(catalog: Catalog, plan: Repair) -> str | None:
     return repairing.quarantine(catalog, plan, now_us=SystemClock().now_us())
 
 
-def explain(address: str) -> Lineage:
+def explain(address: str, *, region: str | None = None) -> Lineage:
     """Return what led to an epoch: runs, code, restores, and what was read.
+
+    Args:
+        address: ``store@epoch`` or ``store@name``.
+        region: Of a flow with several regions, which of them.
 
     Raises:
         SnapshotNotFoundError: There is no such epoch.
+        InvalidConfigError: There are several regions, and none is named.
     """
-    return origins.lineage(*open_address(address))
+    return origins.lineage(*open_region(address, region))
 
 
 def touches(address: str, operator: str, key: str) -> list[Touch]:
@@ -357,7 +423,16 @@ def touches(address: str, operator: str, key: str) -> list[Touch]:
     from riverlock.query.keys.key_spans import place_of
     from riverlock.query.keys.typed import typed_key
 
-    catalog, manifest = open_address(address)
+    catalog, manifest = _having(address, operator)
     state = operator_of(manifest, operator, store=catalog.storage.uri)
     place = place_of(typed_key(key, state), state, manifest.key_groups)
     return provenance.touches(catalog, manifest, operator, place.span, place.of)
+
+
+def _having(address: str, operator: str) -> tuple[Catalog, Manifest]:
+    """Open the epoch of the region that an operator is in."""
+    store, at = split_address(address)
+    catalog = open_store(store)
+    manifests = catalog.resolve_all(at)
+    found = next((m for m in manifests if operator in m.operators), manifests[0])
+    return catalog.of(found.region), found

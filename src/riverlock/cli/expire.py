@@ -12,6 +12,8 @@ from riverlock.cli.command import command, open_catalog, store_argument
 from riverlock.cli.confirmation import agreed, dry_run_option, yes_option
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from riverlock.snapshot.verbs.expire import Expiry
 
 __all__ = ["expire"]
@@ -75,32 +77,46 @@ def expire(  # noqa: PLR0913 - the options of the command
       riverlock expire store --older-than 7d --max-bytes 10GB --yes
     """
     from riverlock.core.times import duration
-    from riverlock.snapshot.verbs.expire import Limits, plan_expiry
+    from riverlock.snapshot.verbs.expire import Limits, plan_expiry, readers_first
     from riverlock.snapshot.verbs.expire import expire as carry_out
 
-    catalog = open_catalog(store)
     limits = Limits(
         epochs=keep_epochs,
         age=None if older_than is None else duration(older_than),
         bytes=max_bytes,
         grace=duration(grace),
     )
-    plan = plan_expiry(catalog, limits, now_us=text.now_us())
-    facts = _facts(plan)
-    if not plan.epochs:
+    parts = readers_first(open_catalog(store))
+    plans = {p.region: plan_expiry(p, limits, now_us=text.now_us()) for p in parts}
+    facts, lines = _all_facts(plans), _all_lines(plans)
+    if not any(plan.epochs for plan in plans.values()):
         if as_json:
             text.print_json({"done": False, "plan": facts})
         else:
-            text.facts(_lines(plan))
+            text.facts(lines)
         return
     how = {"yes": yes, "dry_run": dry_run, "as_json": as_json}
-    if not agreed(facts, _lines(plan), **how):
+    if not agreed(facts, lines, **how):
         return
-    files = carry_out(catalog, plan)
+    files = sum(carry_out(part, plans[part.region]) for part in parts)
     if as_json:
         text.print_json({"done": True, "deleted_files": files, "plan": facts})
         return
     click.echo(f"deleted {text.counted(files, 'file')}")
+
+
+def _all_facts(plans: Mapping[str, Expiry]) -> dict[str, Any]:
+    """Return the plan of the one region, or those of several by their names."""
+    facts = {region: _facts(plan) for region, plan in plans.items()}
+    return next(iter(facts.values())) if len(facts) == 1 else facts
+
+
+def _all_lines(plans: Mapping[str, Expiry]) -> dict[str, str]:
+    return {
+        what if len(plans) == 1 else f"{region}: {what}": said
+        for region, plan in plans.items()
+        for what, said in _lines(plan).items()
+    }
 
 
 def _facts(plan: Expiry) -> dict[str, Any]:

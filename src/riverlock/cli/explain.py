@@ -30,15 +30,22 @@ __all__ = ["explain"]
     metavar="KEY",
     help="Which epochs changed this key: text, or a JSON array for several columns.",
 )
+@click.option("--region", help="Of several regions only this one.")
 @click.option("--full", is_flag=True, help="Show source positions in full.")
-def explain(
-    *, address: str, operator: str | None, key: str | None, full: bool, as_json: bool
+def explain(  # noqa: PLR0913 - the options of the command
+    *,
+    address: str,
+    operator: str | None,
+    key: str | None,
+    region: str | None,
+    full: bool,
+    as_json: bool,
 ) -> None:
     r"""Show what led to an epoch: runs, code, restores, and what was read.
 
     With --key: the epochs that changed the key, and what they had read. For epochs
     whose changes have been merged, only their span is known. --operator may be left
-    out if only one operator has state.
+    out if only one operator has state. Of a flow with several regions, all are shown.
 
     \b
     Examples:
@@ -50,49 +57,76 @@ def explain(
     if key is None:
         if operator is not None:
             raise click.UsageError("--operator needs a --key")
-        _show(stores.explain(address), full=full, as_json=as_json)
+        found = [
+            stores.explain(address, region=each) for each in _regions(address, region)
+        ]
+        _show_all(found, full=full, as_json=as_json)
         return
-    found = stores.touches(address, operator or _only_operator(address), key)
-    _show_touches(found, full=full, as_json=as_json)
+    touched = stores.touches(address, operator or _only_operator(address), key)
+    _show_touches(touched, full=full, as_json=as_json)
+
+
+def _regions(address: str, region: str | None) -> list[str | None]:
+    """Return the regions to show; None: the flow has one only."""
+    from riverlock.snapshot.address import open_store, split_address
+
+    known = open_store(split_address(address)[0]).regions()
+    return [*known] if region is None and len(known) > 1 else [region]
 
 
 def _only_operator(address: str) -> str:
-    from riverlock.snapshot.address import open_address
+    from riverlock.snapshot.address import open_store, split_address
 
-    operators = open_address(address)[1].operators
+    store, at = split_address(address)
+    manifests = open_store(store).resolve_all(at)
+    operators = [uid for manifest in manifests for uid in manifest.operators]
     if len(operators) != 1:
         names = ", ".join(operators) or "none"
         raise click.UsageError(f"--key needs an --operator; with state: {names}")
-    return next(iter(operators))
+    return operators[0]
 
 
-def _show(found: Lineage, *, full: bool, as_json: bool) -> None:
+def _show_all(found: list[Lineage], *, full: bool, as_json: bool) -> None:
+    if as_json:
+        facts = [_facts(each) for each in found]
+        text.print_json(facts[0] if len(facts) == 1 else {"regions": facts})
+        return
+    for place, each in enumerate(found):
+        if len(found) > 1:
+            click.echo(("" if place == 0 else "\n") + f"region {each.manifest.region}")
+        _show(each, full=full)
+
+
+def _facts(found: Lineage) -> dict[str, Any]:
+    from riverlock.snapshot.format.stored_parameters import parameters_of
+
+    manifest, flow, run = found.manifest, found.flow, found.run
+    return {
+        "region": manifest.region,
+        "epoch": manifest.epoch,
+        "parent": manifest.parent,
+        "flow": flow.name,
+        "id": flow.id,
+        "origin": None if flow.origin is None else msgspec.to_builtins(flow.origin),
+        "decided_us": manifest.decided_us,
+        "now_us": manifest.now_us,
+        "seed": manifest.seed,
+        "code": manifest.code,
+        "parallelism": manifest.parallelism,
+        "run": None if run is None else msgspec.to_builtins(run),
+        "inputs": _ranges(manifest.inputs),
+        "read_so_far": _ranges(found.inputs),
+        "parameters": parameter_rows(parameters_of(manifest.operators)),
+        "legs": [_leg(leg) for leg in found.legs],
+    }
+
+
+def _show(found: Lineage, *, full: bool) -> None:
     from riverlock.snapshot.format.run_status import rows_by_source
     from riverlock.snapshot.format.stored_parameters import parameters_of
 
     manifest, flow, run = found.manifest, found.flow, found.run
     origin = flow.origin
-    if as_json:
-        text.print_json(
-            {
-                "epoch": manifest.epoch,
-                "parent": manifest.parent,
-                "flow": flow.name,
-                "id": flow.id,
-                "origin": None if origin is None else msgspec.to_builtins(origin),
-                "decided_us": manifest.decided_us,
-                "now_us": manifest.now_us,
-                "seed": manifest.seed,
-                "code": manifest.code,
-                "parallelism": manifest.parallelism,
-                "run": None if run is None else msgspec.to_builtins(run),
-                "inputs": _ranges(manifest.inputs),
-                "read_so_far": _ranges(found.inputs),
-                "parameters": parameter_rows(parameters_of(manifest.operators)),
-                "legs": [_leg(leg) for leg in found.legs],
-            }
-        )
-        return
     lines = {
         "epoch": f"{manifest.epoch} of {flow.name}",
         "decided": text.instant(manifest.decided_us),
@@ -103,7 +137,8 @@ def _show(found: Lineage, *, full: bool, as_json: bool) -> None:
         "tasks": str(manifest.parallelism),
     }
     if origin is not None:
-        lines["forked from"] = f"epoch {origin.epoch} of {origin.store}"
+        epoch = origin.epochs.get(manifest.region, origin.epoch)
+        lines["forked from"] = f"epoch {epoch} of {origin.store}"
     rows = rows_by_source(manifest)
     for uid, read in manifest.inputs.items():
         lines[f"read {uid}"] = span(read.start, read.end, rows[uid], full=full)

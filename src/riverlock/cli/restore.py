@@ -12,7 +12,6 @@ from riverlock.cli.command import command
 from riverlock.cli.confirmation import agreed, dry_run_option, yes_option
 
 if TYPE_CHECKING:
-    from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.format.records import Manifest
     from riverlock.snapshot.timeline import Span
     from riverlock.snapshot.verbs.restore import Restore
@@ -27,32 +26,45 @@ __all__ = ["facts_of", "lines_of", "restore"]
     is_flag=True,
     help="Leave the output of file sinks where readers see it.",
 )
+@click.option(
+    "--region", help="Go back with this region alone, if no other has read its rows."
+)
 @dry_run_option
 @yes_option
-def restore(
-    *, address: str, keep_output: bool, dry_run: bool, yes: bool, as_json: bool
+def restore(  # noqa: PLR0913 - the options of the command
+    *,
+    address: str,
+    keep_output: bool,
+    region: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     r"""Go back to an epoch: its state, input positions, timers and watermarks.
 
     This makes a new epoch with the state of the old one. Epochs between stay, and you
     can go to them. The next run reads the inputs again from there. The plan says for
-    each sink what happens to its output. Stop the flow first.
+    each sink what happens to its output. Stop the flow first. Of a flow with several
+    regions all go back to the snapshot of that name.
 
     \b
     Examples:
       riverlock restore store@before-upgrade
       riverlock restore store@41 --keep-output --yes
     """
-    from riverlock.snapshot.address import open_address, open_store, split_address
+    from riverlock.snapshot.address import open_region, open_store, split_address
+    from riverlock.snapshot.claims import check_stopped
     from riverlock.snapshot.verbs.restore import plan_restore
+    from riverlock.snapshot.verbs.restore_alone import check_alone
     from riverlock.stores import go_back
 
     store, at = split_address(address)
-    if len(open_store(store).regions()) > 1:
+    if region is None and len(open_store(store).regions()) > 1:
         how = {"yes": yes, "dry_run": dry_run, "as_json": as_json}
         _restore_all(store, at or "", keep_output=keep_output, how=how)
         return
-    catalog, target = open_address(address)
+    catalog, target = open_region(address, region)
+    check_alone(catalog, target)
     plan = plan_restore(catalog, target, keep_output=keep_output)
     if plan.is_done:
         if not dry_run:
@@ -60,7 +72,7 @@ def restore(
         _done(plan, plan.newest, as_json=as_json)
         return
     if not dry_run:
-        _check_stopped(catalog)
+        check_stopped(catalog)
     how = {"yes": yes, "dry_run": dry_run, "as_json": as_json}
     if agreed(facts_of(plan), lines_of(plan), **how):
         _done(plan, go_back(catalog, plan), as_json=as_json)
@@ -71,6 +83,7 @@ def _restore_all(
 ) -> None:
     """Go back with all regions of a flow."""
     from riverlock.snapshot.address import open_store
+    from riverlock.snapshot.claims import check_stopped
     from riverlock.snapshot.verbs.restore_all import plan_restore_all
     from riverlock.stores import restore_all
 
@@ -84,7 +97,7 @@ def _restore_all(
     }
     if not how["dry_run"]:
         for region in plan.parts:
-            _check_stopped(catalog.of(region))
+            check_stopped(catalog.of(region))
     if not plan.is_done and not agreed(facts, lines, **how):
         return
     restore_all(f"{store}@{name}", keep_output=keep_output)
@@ -92,21 +105,6 @@ def _restore_all(
         text.print_json({"done": True, "name": name, "plan": facts})
         return
     click.echo(f"all regions are at {name!r}: {', '.join(plan.parts)}")
-
-
-def _check_stopped(catalog: Catalog) -> None:
-    """Refuse before showing a plan that could not be carried out.
-
-    Raises:
-        FencedError: The flow runs.
-    """
-    from riverlock.core.errors import FencedError
-    from riverlock.snapshot.claims import describe
-    from riverlock.snapshot.owner import life_of
-
-    run = catalog.newest_run()
-    if run is not None and life_of(catalog, run).is_beating:
-        raise FencedError(store=catalog.storage.uri, run=None, owner=describe(run))
 
 
 def _done(plan: Restore, made: Manifest, *, as_json: bool) -> None:

@@ -15,7 +15,13 @@ from riverlock.storage.open import open_storage
 if TYPE_CHECKING:
     from riverlock.snapshot.format.records import Manifest
 
-__all__ = ["open_address", "open_cut", "open_store", "split_address"]
+__all__ = [
+    "open_address",
+    "open_cut",
+    "open_region",
+    "open_store",
+    "split_address",
+]
 
 _ADDRESS = re.compile(r"(?P<store>.+)@(?P<at>[A-Za-z0-9][A-Za-z0-9_.-]{0,99})")
 
@@ -84,3 +90,27 @@ def open_cut(address: str) -> tuple[Catalog, tuple[Manifest, ...]]:
             hint="take one while the flow runs: riverlock snapshot STORE NAME",
         )
     return catalog, catalog.resolve_all(at)
+
+
+def open_region(address: str, region: str | None) -> tuple[Catalog, Manifest]:
+    """Open an epoch of one region: by its number, or by the name of a snapshot.
+
+    Args:
+        address: As for ``open_address``.
+        region: The region; may be left out if there is only one.
+
+    Raises:
+        SnapshotNotFoundError: There is no such store, region, epoch or name.
+        InvalidConfigError: There are several regions, and none is named.
+    """
+    store, at = split_address(address)
+    catalog = open_store(store)
+    if region is None:
+        catalog.check_one_region(f"epoch {at or 'newest'} of {store}")
+        return catalog, catalog.resolve(at)
+    known = catalog.regions()
+    if region not in known:
+        raise SnapshotNotFoundError.among(
+            f"region {region!r}", store=store, kind="region", names=known
+        )
+    return catalog.of(region), catalog.of(region).resolve(at)

@@ -89,7 +89,9 @@ class Catalog:
         parts = [e.path.split("/") for e in self.storage.list(REGIONS)]
         return sorted({part[1] for part in parts if part[2] in alive})
 
-    def check_one_region(self, what: str) -> None:
+    def check_one_region(
+        self, what: str, *, hint: str = "say which: region=, or --region"
+    ) -> None:
         """Refuse what is only there for flows of one region.
 
         Raises:
@@ -101,7 +103,7 @@ class Catalog:
             what,
             expected="the store of a flow with one region",
             found=f"regions {', '.join(self.regions()) or 'without epochs'}",
-            hint="nothing was changed; this is not there yet for several regions",
+            hint=f"nothing was changed; {hint}",
         )
 
     def flow(self) -> Flow:

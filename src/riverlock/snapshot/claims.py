@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from riverlock.core.errors import FencedError, SnapshotCorruptedError, SnapshotError
 from riverlock.snapshot.format.records import Run
 from riverlock.snapshot.format.sealed import seal
-from riverlock.snapshot.owner import Beat, process_start, read_beat
+from riverlock.snapshot.owner import Beat, life_of, process_start, read_beat
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
 
-__all__ = ["claim", "describe", "release"]
+__all__ = ["check_stopped", "claim", "describe", "release"]
 
 # Longer than a few beats, shorter than the five seconds we promise.
 _PATIENCE_SECONDS = 3.5
@@ -85,6 +85,17 @@ def _fenced(catalog: Catalog, owner: Run) -> FencedError:
 def describe(run: Run) -> str:
     """Name a run for people."""
     return f"run {run.run} (process {run.pid} on {run.host})"
+
+
+def check_stopped(catalog: Catalog) -> None:
+    """Refuse a region that seems to run, at once; a claim would look more closely.
+
+    Raises:
+        FencedError: Its heart beats.
+    """
+    run = catalog.newest_run()
+    if run is not None and life_of(catalog, run).is_beating:
+        raise _fenced(catalog, run)
 
 
 def _is_alive(catalog: Catalog, run: Run) -> bool:

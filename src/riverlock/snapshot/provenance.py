@@ -120,16 +120,18 @@ def _retained(catalog: Catalog, manifest: Manifest) -> dict[int, _Epoch]:
     }
     if origin is None:
         return mine
-    if origin.epoch in mine:
+    began = origin.epochs.get(catalog.region)
+    if began is None:
+        return mine  # a region that the fork has added
+    if began in mine:
         # Made by the fork, which read nothing: its parent knows more.
-        first = mine[origin.epoch]
-        mine[origin.epoch] = replace(first, inputs=None)
+        mine[began] = replace(mine[began], inputs=None)
     before: dict[int, _Epoch] = {}
     # It may be out of reach, another store by now, or without the epoch.
     with contextlib.suppress(SnapshotError, StorageError):
-        parent = Catalog(open_storage(origin.store), origin.region)
+        parent = Catalog(open_storage(origin.store), catalog.region)
         if parent.flow().id == origin.flow:
-            before = _retained(parent, parent.manifest(origin.epoch))
+            before = _retained(parent, parent.manifest(began))
     return {**mine, **before}
 
 

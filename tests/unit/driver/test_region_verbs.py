@@ -13,19 +13,23 @@ import pytest
 from tests.unit.driver.ledger_flow import (
     CARRYING,
     balance,
+    debited,
     in_flight,
     ledger,
     snapshot_of_a_backlog,
     total,
     transfers,
+    until,
 )
 from tests.unit.driver.test_regions_run import PROTOCOLS, arrived, expected, run
 
 import riverlock as rl
+from riverlock.core.clock import SystemClock
 from riverlock.core.errors import InvalidConfigError, SnapshotNotFoundError
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.records import Named
 from riverlock.snapshot.retention.policy import Retention, sweep
+from riverlock.snapshot.verbs.cut import take_cut
 from riverlock.storage.open import open_storage
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -130,3 +134,161 @@ def test_a_fork_goes_on_from_all_regions_and_from_what_was_in_flight(
         more += transfers(len(more) + 40)[len(more) :]
         run(ledger(more), fork, max_rows_per_epoch=10 + number)
     assert arrived(fork) == expected(more)
+
+
+def test_verbs_over_a_snapshot_of_all_regions(tmp_path: Path) -> None:
+    store, given = str(tmp_path / "s"), transfers(120)
+    first = snapshot_of_a_backlog(store, given, "v1", protocol="unaligned")
+    given += transfers(160)[120:]
+    second = snapshot_of_a_backlog(store, given, "v2", protocol="aligned")
+    assert set(second.alignment_us) == set(REGIONS)
+    check_diff(store, first, second)
+    check_tables(store, first, tmp_path)
+    check_explain(store, first)
+    check_expiry(store, first)
+    rl.stores.restore_all(f"{store}@v1")
+    run(ledger(given), store)
+    assert arrived(store) == expected(given)
+
+
+def check_diff(store: str, first: Named, second: Named) -> None:
+    found = rl.stores.diff(f"{store}@v1", f"{store}@v2")
+    moved = {
+        operator: sum(
+            (change.after or 0) - (change.before or 0)
+            for change in found.changes
+            if change.operator == operator
+        )
+        for operator in ("debit", "credit-east", "credit-west")
+    }
+    sent, accounted = (
+        balance(store, second)[n] - balance(store, first)[n] for n in (0, 1)
+    )
+    assert moved["debit"] == sent == accounted
+    credited = moved["credit-east"] + moved["credit-west"]
+    assert credited == sent - in_flight(store, second) + in_flight(store, first)
+    one = rl.stores.diff(f"{store}@v1", f"{store}@v2", operator="credit-east")
+    assert {change.operator for change in one.changes} == {"credit-east"}
+
+
+def check_tables(store: str, first: Named, place: Path) -> None:
+    flying = {span.channel: span for span in first.in_flight}
+    snapshot = rl.open(store).at("v1")
+    assert set(snapshot.channels) == set(flying)
+    amount = 0
+    for name in CARRYING:
+        rows = list(snapshot.in_flight(name))
+        assert len(rows) == flying[name].rows > 0
+        epochs = [row["writer_epoch"] for row in rows]
+        assert epochs == sorted(epochs)
+        assert flying[name].first <= epochs[0]
+        assert epochs[-1] < flying[name].end
+        amount += sum(row["amount"] for row in rows)
+    assert amount == in_flight(store, first)
+    with pytest.raises(SnapshotNotFoundError, match="to-east"):
+        snapshot.in_flight("to-south")
+    found = rl.open(store).sql(
+        """
+        SELECT (SELECT sum(sent) FROM debit) AS sent,
+               (SELECT sum(received) FROM "credit-east")
+               + (SELECT sum(received) FROM "credit-west")
+               + (SELECT coalesce(sum(amount), 0) FROM channels."to-east")
+               + (SELECT coalesce(sum(amount), 0) FROM channels."to-west") AS accounted,
+               (SELECT sum(rows) FROM in_flight) AS flying,
+               (SELECT count(DISTINCT region) FROM epochs) AS regions
+        """,
+        at="v1",
+    ).to_pylist()[0]
+    assert (found["sent"], found["accounted"]) == balance(store, first)
+    assert found["flying"] == sum(span.rows for span in first.in_flight)
+    assert found["regions"] == len(REGIONS)
+    tables = rl.open(store).export(place / "tables", at="v1")
+    rows = {table.name: table.rows for table in tables}
+    assert rows["channels.to-east"] == flying["to-east"].rows
+
+
+def check_explain(store: str, first: Named) -> None:
+    for region, epoch in first.regions.items():
+        found = rl.stores.explain(f"{store}@v1", region=region)
+        assert (found.manifest.region, found.manifest.epoch) == (region, epoch)
+    with pytest.raises(InvalidConfigError, match="region="):
+        rl.stores.explain(f"{store}@v1")
+    touched = rl.stores.touches(f"{store}@v1", "arrived", "b1")
+    assert touched
+    assert touched[-1].last <= first.regions["final"]
+
+
+def check_expiry(store: str, first: Named) -> None:
+    with pytest.raises(InvalidConfigError, match="expire_all"):
+        rl.stores.expire(store, epochs=1)
+    limits: dict[str, Any] = {"epochs": 1, "grace": "0 seconds"}
+    plan = rl.stores.expire_all(store, dry_run=True, **limits)
+    assert list(plan)[-1] == "main"
+    assert rl.stores.verify(store).is_whole
+    gone = rl.stores.expire_all(store, **limits)
+    assert any(expiry.epochs for expiry in gone.values())
+    assert rl.stores.verify(store).is_whole
+    assert len(set(balance(store, first))) == 1
+
+
+def test_one_region_goes_back_alone_only_where_no_other_has_read_on(
+    tmp_path: Path,
+) -> None:
+    store, given = str(tmp_path / "s"), transfers(120)
+    named = snapshot_of_a_backlog(store, given, "v1", protocol="unaligned")
+    given += transfers(160)[120:]
+    run(ledger(given), store)
+    # What the last region did nobody has read; its input is still there.
+    rl.stores.restore(f"{store}@v1", region="final")
+    run(ledger(given), store)
+    assert arrived(store) == expected(given)
+    for region in ("main", "east"):
+        with pytest.raises(InvalidConfigError, match="has read epoch") as told:
+            rl.stores.restore(f"{store}@v1", region=region)
+        assert "to v1" in told.value.hint
+        newest = Catalog(open_storage(store), region).resolve(None)
+        assert newest.epoch > named.regions[region]
+    with pytest.raises(SnapshotNotFoundError, match="south"):
+        rl.stores.restore(f"{store}@v1", region="south")
+    rl.stores.restore_all(f"{store}@v1")
+    run(ledger(given), store)
+    assert arrived(store) == expected(given)
+
+
+def test_a_name_that_was_taken_away_does_not_come_back(tmp_path: Path) -> None:
+    store, given = str(tmp_path / "s"), transfers(40)
+    handle = ledger(given).start(store, execution="local")
+    handle.savepoint("v1")
+    handle.stop()
+    rl.stores.drop_savepoint(store, "v1")
+    given += transfers(60)[40:]
+    handle = ledger(given).start(store, execution="local")
+    handle.savepoint("v2", protocol="drain")
+    handle.stop()
+    assert [n.name for n in Catalog(open_storage(store)).snapshots()] == ["v2"]
+
+
+def test_after_going_back_a_drain_does_not_wait_for_rows_that_were_undone(
+    tmp_path: Path,
+) -> None:
+    # Sources have nothing more to read, so no new rows move readers on.
+    store, given = str(tmp_path / "s"), transfers(60)
+    handle = ledger(given).start(store, execution="local", max_rows_per_epoch=10)
+    until(lambda: debited(store) == sum(amount for _, _, amount in given))
+    handle.savepoint("v1", protocol="drain")
+    given += transfers(80)[60:]
+    handle.savepoint("v2", protocol="drain")
+    handle.stop()
+    rl.stores.restore_all(f"{store}@v1")
+    del given[60:]
+    handle = ledger(given).start(store, execution="local")
+    named = take_cut(
+        Catalog(open_storage(store)),
+        "v3",
+        protocol="drain",
+        now_us=SystemClock().now_us(),
+        timeout_us=60_000_000,
+    )
+    handle.stop()
+    assert sum(span.rows for span in named.in_flight) == 0
+    assert len(set(balance(store, named))) == 1

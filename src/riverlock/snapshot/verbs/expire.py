@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.times import from_micros, micros
+from riverlock.snapshot.format.channels import channels_of
 from riverlock.snapshot.format.references import references, state_files
 from riverlock.snapshot.retention.deletion import Round
 from riverlock.snapshot.retention.inventory import look
@@ -184,3 +185,26 @@ def expire(catalog: Catalog, plan: Expiry) -> int:
 
     deletion.run(choose, leftovers)
     return len(deletion.gone)
+
+
+def readers_first(catalog: Catalog) -> list[Catalog]:
+    """Return the regions so that whatever reads another comes before it.
+
+    What a reader keeps of its writer is less when its own epochs are gone.
+    """
+    newest = {r: catalog.of(r).newest() for r in catalog.regions()}
+    readers = {
+        region: [] if made is None else [r for _, r in channels_of(made)]
+        for region, made in newest.items()
+    }
+    found = dict[str, None]()
+
+    def visit(region: str, path: frozenset[str]) -> None:
+        for reader in readers.get(region, ()):
+            if reader in readers and reader not in path:
+                visit(reader, path | {reader})
+        found.setdefault(region)
+
+    for region in readers:
+        visit(region, frozenset({region}))
+    return [catalog.of(region) for region in found] or [catalog]

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 from riverlock.core import faults
 from riverlock.core.errors import (
-    FencedError,
     InvalidConfigError,
     SnapshotNotFoundError,
     StorageNotFoundError,
 )
-from riverlock.snapshot.claims import describe
+from riverlock.snapshot.claims import check_stopped
+from riverlock.snapshot.format.cut_log import CutLog
 from riverlock.snapshot.format.records import Restoring
-from riverlock.snapshot.format.sealed import seal, unseal
+from riverlock.snapshot.format.sealed import unseal
 from riverlock.snapshot.format.store_layout import RESTORING
-from riverlock.snapshot.owner import life_of
 from riverlock.snapshot.verbs.restore import plan_restore, restore
 
 if TYPE_CHECKING:
@@ -30,7 +29,13 @@ if TYPE_CHECKING:
     from riverlock.snapshot.format.records import Manifest, Named
     from riverlock.snapshot.verbs.restore import Restore
 
-__all__ = ["RestoreAll", "complete_restore", "plan_restore_all", "restore_all"]
+__all__ = [
+    "RestoreAll",
+    "complete_restore",
+    "give_up_cuts",
+    "plan_restore_all",
+    "restore_all",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +113,7 @@ def restore_all(
             since the plan was made; the next start completes what was begun.
     """
     for region in plan.parts:
-        _check_stopped(catalog.of(region))
+        check_stopped(catalog.of(region))
     record = Restoring(
         name=plan.named.name,
         regions=dict(plan.named.regions),
@@ -116,7 +121,7 @@ def restore_all(
         keep_output=plan.keep_output,
         asked_us=now_us,
     )
-    if not catalog.storage.put_if_absent(RESTORING, seal(record)):
+    if not catalog.hold_all(RESTORING, record, record.regions.items()):
         raise InvalidConfigError(
             f"restore of {catalog.storage.uri}",
             expected="no other restore that is under way",
@@ -124,6 +129,13 @@ def restore_all(
             hint="start the flow, or repeat this: it completes the other one first",
         )
     return complete_restore(catalog, now_us=now_us, then=then)
+
+
+def give_up_cuts(catalog: Catalog, *, why: str) -> None:
+    """Give up the cuts that are being taken: epochs that bear them may be undone."""
+    cuts = CutLog(catalog.storage)
+    for proposal in cuts.found().still:
+        cuts.give_up(proposal.number, why)
 
 
 def complete_restore(
@@ -139,6 +151,7 @@ def complete_restore(
     except StorageNotFoundError:
         return {}
     record = unseal(data, Restoring, path=RESTORING)
+    give_up_cuts(catalog, why=f"the flow went back to {record.name!r}")
     made = {}
     for region, epoch in record.regions.items():
         part = catalog.of(region)
@@ -149,9 +162,3 @@ def complete_restore(
         faults.hit("V8")
     catalog.storage.delete(RESTORING)
     return made
-
-
-def _check_stopped(catalog: Catalog) -> None:
-    run = catalog.newest_run()
-    if run is not None and life_of(catalog, run).is_beating:
-        raise FencedError(store=catalog.storage.uri, run=None, owner=describe(run))
