@@ -194,7 +194,7 @@ def readers_first(catalog: Catalog) -> list[Catalog]:
     """
     newest = {r: catalog.of(r).newest() for r in catalog.regions()}
     readers = {
-        region: [] if made is None else [r for _, r in channels_of(made)]
+        region: [] if made is None else [r for _, r, _ in channels_of(made)]
         for region, made in newest.items()
     }
     found = dict[str, None]()

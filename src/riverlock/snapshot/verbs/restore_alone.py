@@ -39,7 +39,7 @@ def check_alone(catalog: Catalog, target: Manifest) -> None:
             where it was; the error names the snapshots that would do.
         FencedError: A region that reads this one runs: it may be about to read more.
     """
-    for reader in dict.fromkeys(r for _, r in channels_of(catalog.resolve(None))):
+    for reader in dict.fromkeys(r for _, r, _ in channels_of(catalog.resolve(None))):
         if reader != catalog.region:
             check_stopped(catalog.of(reader))
     problem = next(_problems(catalog, target), None)
@@ -66,7 +66,7 @@ def check_alone(catalog: Catalog, target: Manifest) -> None:
 def _problems(catalog: Catalog, target: Manifest) -> Iterator[str]:
     """Yield what does not fit."""
     region = catalog.region
-    for name in dict.fromkeys(r for _, r in channels_of(catalog.resolve(None))):
+    for name in dict.fromkeys(r for _, r, _ in channels_of(catalog.resolve(None))):
         reader = catalog.of(name).newest()
         for _, writer, channel, end in () if reader is None else channel_ends(reader):
             if writer == region != name and not has_led_to(end - 1, target):
