@@ -80,7 +80,9 @@ def _lines(plan: Fork) -> dict[str, str]:
         "sinks": "nothing is copied to them: give the fork outputs of its own",
     }
     if plan.between:
-        lines["rows in flight"] = f"{text.count(plan.rows_in_flight)}; the fork reads them"
+        lines["rows in flight"] = (
+            f"{text.count(plan.rows_in_flight)}; the fork reads them"
+        )
     return lines
 
 

@@ -15,6 +15,7 @@ from riverlock.cli import text
 from riverlock.cli.app import find_flow, load, parse, worker_path
 from riverlock.cli.command import command
 from riverlock.cli.progress import Progress, progress
+from riverlock.snapshot.verbs.cut import DEFAULT_PROTOCOL, PROTOCOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,6 +76,19 @@ def session_options(body: Any) -> Any:
 )
 @click.option("--epoch-target", help="How long an epoch should take; default 1 second.")
 @click.option("--max-epochs", type=int, help="Stop after this many epochs.")
+@click.option(
+    "--snapshots-every",
+    metavar="AGE",
+    help="Take a snapshot of all regions this often: 1m, 1h; named auto-000001 ...",
+)
+@click.option(
+    "--snapshots-keep", type=int, help="How many of these are kept; default 10."
+)
+@click.option(
+    "--protocol",
+    type=click.Choice(PROTOCOLS),
+    help=f"How several regions agree on a snapshot; default: {DEFAULT_PROTOCOL}.",
+)
 @session_options
 def run(  # noqa: PLR0913 - the options of the command
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
@@ -12,6 +13,7 @@ from riverlock.cli.places import open_place, place_argument
 from riverlock.cli.ranges import brief_range
 from riverlock.core.errors import SnapshotError
 from riverlock.snapshot.address import open_store, split_address
+from riverlock.snapshot.format.cut_log import CutLog
 from riverlock.snapshot.verbs.cut import DEFAULT_PROTOCOL, PROTOCOLS, take_cut
 
 if TYPE_CHECKING:
@@ -25,12 +27,15 @@ __all__ = ["snapshot", "snapshots"]
 
 @command("snapshots")
 @store_argument
-def snapshots(*, store: str, as_json: bool) -> None:
+@click.option("--cuts", is_flag=True, help="Only snapshots of all regions.")
+def snapshots(*, store: str, cuts: bool, as_json: bool) -> None:
     r"""List the epochs that are kept, and their names.
 
     Look into one with `riverlock state STORE --at EPOCH`, or go back to it. ``read``
     says from where to where each source was read; with --json each epoch has the full
-    offsets.
+    offsets. Snapshots of all regions follow, with how long each region took from the
+    first marker that it saw to its own, and those that were given up, with the reason;
+    with --json --cuts these are printed alone.
 
     \b
     Examples:
@@ -38,6 +43,9 @@ def snapshots(*, store: str, as_json: bool) -> None:
       riverlock snapshots store --json | jq '.[-1].epoch'
     """
     catalog = open_catalog(store)
+    if cuts:
+        _only_cuts(catalog, as_json=as_json)
+        return
     regions = catalog.regions() or [catalog.region]
     rows = [row for region in regions for row in _rows(catalog.of(region))]
     if as_json:
@@ -52,10 +60,39 @@ def snapshots(*, store: str, as_json: bool) -> None:
         return
     named = [[row["region"], *cells] for row, cells in zip(rows, shown, strict=True)]
     text.table(("region", *_COLUMNS), named)
+    _print_cuts(catalog, now)
+
+
+def _only_cuts(catalog: Catalog, *, as_json: bool) -> None:
+    if not as_json:
+        _print_cuts(catalog, text.now_us())
+        return
+    taken = [n for n in catalog.snapshots() if n.cut is not None]
+    given_up = CutLog(catalog.storage).abandoned()
+    text.print_json(
+        {
+            "snapshots": [msgspec.to_builtins(named) for named in taken],
+            "abandoned": [
+                {**msgspec.to_builtins(proposal), "why": found.why}
+                for proposal, found in given_up
+            ],
+        }
+    )
+
+
+def _print_cuts(catalog: Catalog, now: int) -> None:
+    """Show the snapshots of all regions, and those that were given up."""
     cuts = [n for n in catalog.snapshots() if n.cut is not None]
     if cuts:
         click.echo()
         text.table(_CUT_COLUMNS, [_shown_cut(cut, now) for cut in cuts])
+    given_up = [
+        [proposal.name, text.age(proposal.asked_us, now), proposal.protocol, found.why]
+        for proposal, found in CutLog(catalog.storage).abandoned()
+    ]
+    if given_up:
+        click.echo()
+        text.table(("abandoned", "age", "protocol", "why"), given_up[-_MOST_GIVEN_UP:])
 
 
 @command("snapshot")
@@ -115,7 +152,9 @@ def _cut(store: str, name: str, protocol: str, note: str, *, as_json: bool) -> N
     rows = sum(span.rows for span in named.in_flight)
     if as_json:
         facts = {"name": name, "regions": named.regions, "protocol": protocol}
-        text.print_json({**facts, "rows_in_flight": rows, "note": note})
+        size = sum(span.bytes for span in named.in_flight)
+        flying = {"rows_in_flight": rows, "bytes_in_flight": size}
+        text.print_json({**facts, **flying, "note": note})
         return
     epochs = ", ".join(f"{region} {epoch}" for region, epoch in named.regions.items())
     click.echo(f"epochs {epochs} are kept as {name!r}, {rows} rows in flight")
@@ -126,26 +165,46 @@ def _drop(place: str, name: str, more: str | None, *, as_json: bool) -> None:
     if more or epoch is not None:
         raise click.UsageError("--drop takes STORE and NAME alone")
     catalog = open_store(store)
-    found = catalog.unpin(name).regions.get(catalog.region)
+    dropped = catalog.unpin(name).regions
+    first = next(iter(dropped.values()))
     if as_json:
-        text.print_json({"name": name, "epoch": found})
+        epoch = dropped.get(catalog.region, first)
+        text.print_json({"name": name, "epoch": epoch, "regions": dropped})
         return
-    click.echo(f"epoch {found} is no longer kept as {name!r}")
+    said = f"epoch {first} is"
+    if len(dropped) > 1:
+        each = ", ".join(f"{region} {epoch}" for region, epoch in dropped.items())
+        said = f"epochs {each} are"
+    click.echo(f"{said} no longer kept as {name!r}")
 
 
-_CUT_COLUMNS = ("snapshot", "age", "protocol", "took", "epochs", "rows in flight")
+# Of those that were given up, the last ones; --json has all.
+_MOST_GIVEN_UP = 20
+_CUT_COLUMNS = (
+    "snapshot",
+    "age",
+    "protocol",
+    "took",
+    "aligned in",
+    "epochs",
+    "rows in flight",
+    "bytes",
+)
 
 
 def _shown_cut(named: Named, now: int) -> list[str]:
     asked = named.created_us if named.asked_us is None else named.asked_us
     flying = [f"{s.channel} {s.rows}" for s in named.in_flight if s.rows]
+    aligned = named.alignment_us.items()
     return [
         named.name,
         text.age(named.created_us, now),
         named.protocol,
         text.duration((named.created_us - asked) / 1e6),
+        ", ".join(f"{r} {text.duration(t / 1e6)}" for r, t in aligned) or "-",
         ", ".join(f"{region} {epoch}" for region, epoch in named.regions.items()),
         ", ".join(flying) or "0",
+        text.size(sum(s.bytes for s in named.in_flight)),
     ]
 
 

@@ -17,8 +17,8 @@ from riverlock.coordinator.cuts.events import Decided, Proposed, TimedOut
 from riverlock.coordinator.cuts.instructions import Abandon, Complete, DeclareDrained
 from riverlock.core.errors import RiverlockError, SnapshotNotFoundError
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.format.cut_log import CutLog
 from riverlock.snapshot.format.channels import channel_ends
+from riverlock.snapshot.format.cut_log import CutLog
 from riverlock.snapshot.format.records import CHANNEL, Named
 from riverlock.snapshot.in_flight import alignment_us, between
 from riverlock.snapshot.timeline import spans

@@ -17,18 +17,20 @@ from riverlock.connectors.withdrawal import withdraw_now
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.ids import MAIN_REGION
 from riverlock.core.suggestions import did_you_mean
+from riverlock.core.times import duration_us
 from riverlock.driver.cut_keeper import CutKeeper
 from riverlock.driver.engine import while_it_is_there
 from riverlock.driver.intake.turning import circles_of
 from riverlock.driver.region_lives import RegionLives
 from riverlock.driver.region_place import RegionPlace
 from riverlock.driver.region_run import Run
+from riverlock.driver.regular_snapshots import RegularSnapshots
 from riverlock.driver.starting.left_regions import check_left_regions
 from riverlock.program.regions import part_of, region_of, topology_of
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.stored_parameters import check_change
 from riverlock.snapshot.starts import announced
-from riverlock.snapshot.verbs.cut import DEFAULT_PROTOCOL, take_cut
+from riverlock.snapshot.verbs.cut import take_cut
 from riverlock.snapshot.verbs.restore_all import complete_restore
 
 if TYPE_CHECKING:
@@ -151,6 +153,7 @@ class RegionsRun:
             if self._is_cut:
                 self._keeper.start()
                 stack.callback(self._keeper.stop)
+            self._take_regularly(stack)
             self._stack = stack.pop_all()
         return self
 
@@ -163,6 +166,20 @@ class RegionsRun:
         stack.callback(self._engine.close)
         with while_it_is_there(self._engine):
             self._engine.open()
+
+    def _take_regularly(self, stack: ExitStack) -> None:
+        options = self._options
+        if options.snapshots_every is None:
+            return
+        regular = RegularSnapshots(
+            catalog=self._catalog.of(next(iter(self._places))),
+            clock=options.clock,
+            every_us=duration_us(options.snapshots_every),
+            keep=options.snapshots_keep,
+            protocol=options.protocol if self._is_cut else None,
+        )
+        regular.start()
+        stack.callback(regular.stop)
 
     def _columns(self) -> dict[str, Schema]:
         """Return the columns of the channels whose writers were analysed."""
@@ -267,7 +284,7 @@ class RegionsRun:
         return take_cut(
             self._catalog,
             name,
-            protocol=protocol or DEFAULT_PROTOCOL,
+            protocol=protocol or self._options.protocol,
             now_us=self._options.clock.now_us(),
         )
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 from riverlock.coordinator.restart import ExponentialDelay, RestartPolicy
 from riverlock.core.clock import Clock, SystemClock
 from riverlock.core.errors import InvalidConfigError
+from riverlock.core.suggestions import did_you_mean
 from riverlock.core.times import duration_us
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RunKeywords", "RunOptions", "chosen"]
 
+Protocol = Literal["aligned", "unaligned", "drain", "epochs"]
+NUMBERS = ("parallelism", "max_rows_per_epoch", "max_epochs", "snapshots_keep")
 DEFAULT_RESTART = ExponentialDelay(initial_us=200_000, max_us=30_000_000, attempts=5)
 
 
@@ -41,6 +44,9 @@ class RunKeywords(TypedDict, total=False):
     restart: RestartPolicy
     retain_epochs: int
     grace: str | timedelta
+    snapshots_every: str | timedelta | None
+    snapshots_keep: int
+    protocol: Protocol
     executor_timeout: str | timedelta | None
     working_dir: str | None
     on_status: Callable[[Status], object]
@@ -70,6 +76,11 @@ class RunOptions:
         restart: What to do when an epoch fails for a reason that may pass.
         retain_epochs: How many epochs are kept to go back to.
         grace: How long files that nothing refers to are kept.
+        snapshots_every: Take a snapshot of all regions this often, named
+            ``auto-000001`` and so on. None: only when somebody asks for one.
+        snapshots_keep: How many of these are kept; older ones lose their names.
+        protocol: How several regions agree on a snapshot, unless whoever asks says
+            otherwise: see ``Handle.savepoint``.
         executor_timeout: For how long Spark may have no executor while tasks wait; the
             run then ends with an error. None: for ever.
         working_dir: Local disk for working copies of state; disposable.
@@ -88,6 +99,9 @@ class RunOptions:
     restart: RestartPolicy = DEFAULT_RESTART
     retain_epochs: int = 20
     grace: str | timedelta = "10 minutes"
+    snapshots_every: str | timedelta | None = None
+    snapshots_keep: int = 10
+    protocol: Protocol = "aligned"
     executor_timeout: str | timedelta | None = "5 minutes"
     working_dir: str | None = None
     on_status: Callable[[Status], object] = field(default=lambda _: None)
@@ -99,17 +113,8 @@ class RunOptions:
         Raises:
             InvalidConfigError: One does not.
         """
-        if self.execution not in ("jobs", "local"):
-            raise InvalidConfigError(
-                "execution", expected='"jobs" or "local"', found=repr(self.execution)
-            )
-        if isinstance(self.parallelism, str) and self.parallelism != "auto":
-            raise InvalidConfigError(
-                "parallelism",
-                expected='a number, or "auto"',
-                found=repr(self.parallelism),
-            )
-        for name in ("parallelism", "max_rows_per_epoch", "max_epochs"):
+        self._check_words()
+        for name in NUMBERS:
             value = getattr(self, name)
             if isinstance(value, str):
                 continue
@@ -126,9 +131,28 @@ class RunOptions:
             raise InvalidConfigError(
                 "epoch_target=None", expected="max_rows_per_epoch=", found="none"
             )
-        duration_us(self.grace)
-        if self.executor_timeout is not None:
-            duration_us(self.executor_timeout)
+        for given in (self.grace, self.snapshots_every, self.executor_timeout):
+            if given is not None:
+                duration_us(given)
+
+    def _check_words(self) -> None:
+        if self.execution not in ("jobs", "local"):
+            raise InvalidConfigError(
+                "execution", expected='"jobs" or "local"', found=repr(self.execution)
+            )
+        if isinstance(self.parallelism, str) and self.parallelism != "auto":
+            raise InvalidConfigError(
+                "parallelism",
+                expected='a number, or "auto"',
+                found=repr(self.parallelism),
+            )
+        if self.protocol not in get_args(Protocol):
+            raise InvalidConfigError(
+                "protocol",
+                expected=f"one of {', '.join(get_args(Protocol))}",
+                found=repr(self.protocol),
+                hint=did_you_mean(self.protocol, get_args(Protocol)),
+            )
 
 
 def chosen(options: RunKeywords) -> RunOptions:

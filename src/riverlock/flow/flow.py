@@ -271,6 +271,11 @@ class Flow:
         - ``retain_epochs``: How many epochs are kept to go back to; default: 20.
         - ``grace``: How long files that nothing refers to are kept, by default
           ``"10 minutes"``.
+        - ``snapshots_every``: Take a snapshot of all regions this often, named
+          ``auto-000001`` and so on. None, the default: only when somebody asks.
+        - ``snapshots_keep``: How many of these are kept; default: 10.
+        - ``protocol``: How several regions agree on a snapshot, unless whoever asks
+          says otherwise: see ``Handle.savepoint``; default: ``"aligned"``.
         - ``executor_timeout``: For how long Spark may have no executor while tasks
           wait, by default ``"5 minutes"``; then the run ends. None: for ever.
         - ``working_dir``: Local disk for working copies of state; disposable.

@@ -204,6 +204,8 @@ def bouncing_balance(store: str, named: Named) -> tuple[int, int]:
     received = total(store, named.name, "receive", "received")
     sent = total(store, named.name, "pay", "sent")
     return sent, received + in_flight(store, named, ROUND)
+
+
 def until(is_so: Callable[[], bool]) -> None:
     """Wait for progress."""
     deadline = time.monotonic() + 120

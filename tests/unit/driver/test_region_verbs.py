@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.unit.driver.ledger_flow import (
     CARRYING,
     balance,
@@ -24,6 +25,7 @@ from tests.unit.driver.ledger_flow import (
 from tests.unit.driver.test_regions_run import PROTOCOLS, arrived, expected, run
 
 import riverlock as rl
+from riverlock.cli import main
 from riverlock.core.clock import SystemClock
 from riverlock.core.errors import InvalidConfigError, SnapshotNotFoundError
 from riverlock.snapshot.catalog import Catalog
@@ -187,8 +189,10 @@ def check_tables(store: str, first: Named, place: Path) -> None:
     assert amount == in_flight(store, first)
     with pytest.raises(SnapshotNotFoundError, match="to-east"):
         snapshot.in_flight("to-south")
-    found = rl.open(store).sql(
-        """
+    found = (
+        rl.open(store)
+        .sql(
+            """
         SELECT (SELECT sum(sent) FROM debit) AS sent,
                (SELECT sum(received) FROM "credit-east")
                + (SELECT sum(received) FROM "credit-west")
@@ -197,8 +201,10 @@ def check_tables(store: str, first: Named, place: Path) -> None:
                (SELECT sum(rows) FROM in_flight) AS flying,
                (SELECT count(DISTINCT region) FROM epochs) AS regions
         """,
-        at="v1",
-    ).to_pylist()[0]
+            at="v1",
+        )
+        .to_pylist()[0]
+    )
     assert (found["sent"], found["accounted"]) == balance(store, first)
     assert found["flying"] == sum(span.rows for span in first.in_flight)
     assert found["regions"] == len(REGIONS)
@@ -294,3 +300,56 @@ def test_after_going_back_a_drain_does_not_wait_for_rows_that_were_undone(
         handle.stop()
     assert sum(span.rows for span in named.in_flight) == 0
     assert len(set(balance(store, named))) == 1
+
+
+def test_snapshots_that_are_taken_by_themselves(tmp_path: Path) -> None:
+    store, given = str(tmp_path / "s"), transfers(40)
+    catalog = Catalog(open_storage(store))
+    handle = ledger(given).start(
+        store,
+        execution="local",
+        snapshots_every="50 milliseconds",
+        snapshots_keep=2,
+        protocol="unaligned",
+    )
+
+    def names() -> list[str]:
+        return [named.name for named in catalog.snapshots()]
+
+    try:
+        until(lambda: "auto-000004" in names())
+        mine = handle.savepoint("mine")
+    finally:
+        handle.stop()
+    assert mine.protocol == "unaligned"
+    assert {n for n in names() if n.startswith("auto-")} & {"auto-000001"} == set()
+    assert 1 <= len([n for n in names() if n.startswith("auto-")]) <= 3
+    for named in catalog.snapshots():
+        assert len(set(balance(store, named))) == 1
+    shown = CliRunner().invoke(main, ["snapshots", store, "--cuts", "--json"])
+    found = json.loads(shown.output)
+    assert {named["name"] for named in found["snapshots"]} == set(names())
+    assert all(
+        named["alignment_us"].keys() == set(REGIONS) for named in found["snapshots"]
+    )
+    assert CliRunner().invoke(main, ["snapshots", store]).exit_code == 0
+
+
+def test_a_snapshot_copies_no_rows(tmp_path: Path) -> None:
+    store, given = str(tmp_path / "s"), transfers(120)
+    named = snapshot_of_a_backlog(store, given, "v1", protocol="unaligned")
+    storage = open_storage(store)
+    listed = {
+        token["path"]: token["bytes"]
+        for region in REGIONS
+        for epoch in Catalog(storage, region).epochs()
+        for output in Catalog(storage, region).manifest(epoch).outputs.values()
+        if output.kind == "channel"
+        for token in output.tokens
+    }
+    kept = {e.path: e.size for e in storage.list() if "/channels/" in e.path}
+    assert kept == listed
+    flying = sum(span.bytes for span in named.in_flight)
+    assert 0 < flying < sum(listed.values())
+    record = next(e for e in storage.list("snapshots/") if "v1" in e.path)
+    assert record.size < flying

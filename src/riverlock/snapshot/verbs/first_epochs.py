@@ -81,7 +81,9 @@ class FirstEpochs:
     def _positions(self, target: Manifest) -> dict[str, Any]:
         """Return where the sources are: those of channels before what is in flight."""
         found = {uid: span.end for uid, span in target.inputs.items()}
-        ends = {b.source: b.span for b in self.between if b.span.reader == target.region}
+        ends = {
+            b.source: b.span for b in self.between if b.span.reader == target.region
+        }
         for uid, _, _, _ in channel_ends(target):
             if uid in ends:
                 span = ends[uid]

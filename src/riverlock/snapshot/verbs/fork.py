@@ -79,15 +79,15 @@ class Fork:
     @property
     def rows_in_flight(self) -> int:
         """How many rows the new store has yet to read from its channels."""
-        return sum(between.span.rows for between in self.between)
+        return sum(flying.span.rows for flying in self.between)
 
     @property
     def paths(self) -> Iterator[str]:
         """The files, as the store that is forked names them."""
         for target in self.targets:
             yield from (file.path for file in state_files(target))
-        for between in self.between:
-            yield from (token["path"] for _, token in between.files)
+        for flying in self.between:
+            yield from (token["path"] for _, token in flying.files)
 
 
 def plan_fork(
@@ -202,8 +202,8 @@ def _copy_all(catalog: Catalog, new: Storage, plan: Fork) -> None:
                 for lease in held:
                     lease.renew(_COPY_LEASE)
                 _copy_file(catalog.storage, new, file)
-        for between_them in plan.between:
-            for _, token in between_them.files:
+        for flying in plan.between:
+            for _, token in flying.files:
                 path, size = token["path"], token["bytes"]
                 data = read_file(
                     catalog.storage, path, size=size, expected=token["checksum"]

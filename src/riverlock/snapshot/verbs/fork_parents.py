@@ -149,9 +149,7 @@ def _own_record(
         path = fork_path(flow)
         found = unseal(there.get(path), ForkRecord, path=path)
         name = flow if found.store == store else copied
-    record = ForkRecord(
-        flow=name, store=store, region="", epoch=0, created_us=now_us
-    )
+    record = ForkRecord(flow=name, store=store, region="", epoch=0, created_us=now_us)
     return _record_in(parent, record)
 
 
