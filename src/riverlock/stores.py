@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.connectors.withdrawal import withdraw_now
 from riverlock.core.clock import SystemClock
+from riverlock.core.errors import InvalidConfigError
 from riverlock.core.times import duration
 from riverlock.snapshot import lineage as origins
 from riverlock.snapshot import provenance
@@ -269,7 +270,15 @@ def restore_all(
     catalog, now_us = open_store(store), SystemClock().now_us()
     if not dry_run:
         together.complete_restore(catalog, now_us=now_us, then=withdraw_now)
-    plan = together.plan_restore_all(catalog, at or "", keep_output=keep_output)
+    if at is None:
+        names = ", ".join(each.name for each in catalog.snapshots())
+        raise InvalidConfigError(
+            "restore_all()",
+            expected="store@name, with the name of a snapshot",
+            found=repr(address),
+            hint=f"its snapshots are {names}" if names else "it has no snapshot",
+        )
+    plan = together.plan_restore_all(catalog, at, keep_output=keep_output)
     if not dry_run and not plan.is_done:
         together.restore_all(catalog, plan, now_us=now_us, then=withdraw_now)
     return plan

@@ -245,26 +245,38 @@ def to_iso(us: int) -> str:
     return f"{date_text(day)}T{clock.isoformat()}Z"
 
 
+def _span(unit: str, n: float) -> timedelta:
+    try:
+        return timedelta(**{unit: n})
+    except (TypeError, OverflowError) as error:
+        raise InvalidConfigError(
+            f"{unit}()",
+            expected="a number",
+            found=repr(n),
+            hint=f'write rl.{unit}(10), or "10 {unit}"',
+        ) from error
+
+
 def milliseconds(n: float) -> timedelta:
     """Return ``n`` milliseconds."""
-    return timedelta(milliseconds=n)
+    return _span("milliseconds", n)
 
 
 def seconds(n: float) -> timedelta:
     """Return ``n`` seconds."""
-    return timedelta(seconds=n)
+    return _span("seconds", n)
 
 
 def minutes(n: float) -> timedelta:
     """Return ``n`` minutes."""
-    return timedelta(minutes=n)
+    return _span("minutes", n)
 
 
 def hours(n: float) -> timedelta:
     """Return ``n`` hours."""
-    return timedelta(hours=n)
+    return _span("hours", n)
 
 
 def days(n: float) -> timedelta:
     """Return ``n`` days."""
-    return timedelta(days=n)
+    return _span("days", n)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from riverlock.core.errors import InvalidConfigError
 from riverlock.snapshot.format.records import Change
+from riverlock.snapshot.verbs.cut import check_protocol
 
 if TYPE_CHECKING:
     from riverlock.snapshot.format.records import Named
@@ -115,6 +116,8 @@ class Handle:
             SnapshotNotFoundError: No epoch was committed yet.
             SnapshotAbandonedError: A region did not take part in time.
         """
+        if protocol is not None:
+            check_protocol(protocol)
         return self._running.savepoint(name, protocol=protocol)
 
     def rescale(self, parallelism: int, *, region: str | None = None) -> None:
@@ -127,9 +130,11 @@ class Handle:
         Raises:
             InvalidConfigError: It is less than 1, or there is no such region here.
         """
-        if parallelism < 1:
+        if not isinstance(parallelism, int) or parallelism < 1:
             raise InvalidConfigError(
-                "parallelism", expected="at least 1", found=str(parallelism)
+                "parallelism",
+                expected="a whole number of at least 1",
+                found=repr(parallelism),
             )
         self._running.rescale(parallelism, region=region)
 
@@ -189,6 +194,7 @@ class Handle:
             InvalidConfigError: The name is taken; the flow keeps running.
             RiverlockError: What ended the run, if it was not this call.
         """
+        _check_seconds("stop(timeout=)", timeout)
         if savepoint is not None:
             self._running.check_name(savepoint)
         self._running.stop(savepoint)
@@ -200,7 +206,15 @@ class Handle:
         Raises:
             RiverlockError: What ended it.
         """
+        _check_seconds("wait(timeout=)", timeout)
         self._thread.join(timeout)
         if self._error is not None:
             raise self._error
         return not self._thread.is_alive()
+
+
+def _check_seconds(what: str, timeout: object) -> None:
+    if timeout is not None and not isinstance(timeout, int | float):
+        raise InvalidConfigError(
+            what, expected="seconds as a number", found=repr(timeout)
+        )

@@ -13,6 +13,7 @@ from riverlock.core.ids import MAIN_REGION, check_name
 from riverlock.core.keywords import told_methods
 from riverlock.core.types import schema_of
 from riverlock.flow.engine_door import engines
+from riverlock.flow.other_streams import Helpful
 from riverlock.flow.stream import Stream
 from riverlock.program.drawing.drawn import drawn
 from riverlock.program.graph import Read
@@ -41,7 +42,7 @@ __all__ = ["Flow"]
 
 
 @told_methods
-class Flow:
+class Flow(Helpful):
     """A dataflow program: build it from sources to sinks, then run it on a store.
 
     Example:

@@ -1,4 +1,4 @@
-"""Methods that another kind of stream has: the error says where."""
+"""Methods that are elsewhere, or that PySpark calls otherwise: the error says so."""
 
 from __future__ import annotations
 
@@ -19,10 +19,28 @@ _ADVICE = {
         "Stream": ".agg(...), .count(), .reduce(...) and .apply(...) give one"
     },
 }
+# What PySpark has under these names, in lower case, and what to write here.
+_PYSPARK = {
+    "Flow": {"readstream": 'flow.read(rl.sources.files("in/", ...))'},
+    "Stream": {
+        **dict.fromkeys(
+            ("groupby", "groupbykey", "keyby", "partitionby"), ".key_by(...)"
+        ),
+        **dict.fromkeys(("distinct", "dropduplicates"), ".key_by(...).deduplicate()"),
+        **dict.fromkeys(
+            ("drop", "withcolumnrenamed"), ".select(...) with the columns to keep"
+        ),
+        **dict.fromkeys(
+            ("foreach", "foreachbatch"), ".write(rl.sinks.for_each_epoch(function))"
+        ),
+        "withwatermark": '.event_time("at", delay="10 minutes")',
+        "writestream": '.write(rl.sinks.files("out/", ...))',
+    },
+}
 
 
 class Helpful:
-    """A kind of stream that says where to find methods that it does not have."""
+    """What users build with: it says where to find methods that it does not have."""
 
     _kinds: ClassVar[dict[str, type[Helpful]]] = {}
 
@@ -35,8 +53,11 @@ class Helpful:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Say where to find a method that this kind of stream does not have."""
+            """Say where to find a method that is not here."""
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            written = _PYSPARK.get(type(self).__name__, {}).get(name.lower())
+            if written:
+                raise AttributeError(f"{text}; write {written}", name=name, obj=self)
             for kind, advice in _ADVICE.get(type(self).__name__, {}).items():
                 if not name.startswith("_") and hasattr(self._kinds.get(kind), name):
                     text += f", but {kind} has: {advice.format(name=name)}"

@@ -245,7 +245,7 @@ class Stream(Regional, StaticJoinable, Windowable, WindowOperations, Helpful):
                 "key_by()",
                 expected="names of columns",
                 found=repr(columns),
-                hint="compute the key first: .with_column('k', ...).key_by('k')",
+                hint=_how_to_key(columns),
             )
         for column in columns:
             self._check_column("key_by", column)
@@ -348,6 +348,13 @@ class Stream(Regional, StaticJoinable, Windowable, WindowOperations, Helpful):
 
     def _check_has_rows(self) -> None:
         _check_has_rows(self._node)
+
+
+def _how_to_key(given: tuple[object, ...]) -> str:
+    names = given[0] if given and isinstance(given[0], list | tuple) else ()
+    if names and all(isinstance(name, str) for name in names):
+        return f"write key_by({', '.join(map(repr, names))})"
+    return "compute the key first: .with_column('k', ...).key_by('k')"
 
 
 def _sides(process: KeyedLogic[Any] | None) -> dict[str, Schema | None]:

@@ -13,11 +13,15 @@ from riverlock.core.errors import (
     TimeRangeError,
     UserCodeError,
 )
+from riverlock.core.suggestions import did_you_mean
 from riverlock.core.user_lines import function_line, raising_line
 from riverlock.core.values.arrow_values import FarTime
 from riverlock.core.values.record import NoColumnError, Record, no_column
 from riverlock.operators.aggregates.aggregator import AggregatorError
+from riverlock.program.params import params_of
+from riverlock.program.process import KeyedLogic
 from riverlock.state.columns.python_rows import RowError
+from riverlock.state.spec import specs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,9 +99,36 @@ def problem_of(error: BaseException) -> str:
         return str(error)
     if isinstance(error, RiverlockError):
         return f"{error.message} ({error.hint})" if error.hint else error.message
-    if isinstance(error, AttributeError) and isinstance(error.obj, Record):
-        return no_column(error.obj, str(error.name))
+    if isinstance(error, AttributeError):
+        if isinstance(error.obj, Record):
+            return no_column(error.obj, str(error.name))
+        return _not_there(error.obj, str(error.name))
+    if isinstance(error, TypeError) and "'NoneType'" in str(error):
+        return _no_time(error)
     return ""
+
+
+def _not_there(owner: object, name: str) -> str:
+    """Say it of what users get from us, and of their own process."""
+    if isinstance(owner, KeyedLogic):
+        declared = {*specs_of(type(owner)), *params_of(type(owner))}
+        near = did_you_mean(name, declared)
+        write = f'declare state in the class, as in {name} = rl.Value("double")'
+        return f"self.{name} is not there; {near or write}"
+    called = getattr(type(owner), "called", "")
+    if not called:
+        return ""
+    near = did_you_mean(name, (n for n in dir(owner) if n[0] != "_"))
+    return f"{called} has no {name!r}" + (f"; {near}" if near else "")
+
+
+def _no_time(error: TypeError) -> str:
+    if "ctx.time" not in raising_line(error.__traceback__):
+        return ""
+    return (
+        f"user code raised TypeError: {error} (ctx.time is None if the stream has no"
+        ' event time; declare it before key_by: .event_time("at", delay="1 minute"))'
+    )
 
 
 def dead_letter(

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from riverlock.core.errors import InvalidFlowError, RiverlockError
+from riverlock.core.errors import DefinitionError, InvalidFlowError
 from riverlock.core.types import Schema, SchemaLike, schema_of
 from riverlock.program.context import Context
 from riverlock.program.params import params_of
@@ -156,12 +156,12 @@ def check_process(process: object, uid: str) -> Schema | None:
         return None
     try:
         return schema_of(process.output)
-    except RiverlockError as error:
+    except DefinitionError as error:
         raise InvalidFlowError(
             f"output of operator {uid!r}",
-            expected="columns as DDL, StructType or dataclass",
-            found=repr(process.output),
-            hint=getattr(error, "message", str(error)),
+            expected=error.expected,
+            found=error.found,
+            hint=error.hint,
         ) from error
 
 

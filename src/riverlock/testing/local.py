@@ -25,6 +25,7 @@ from riverlock.coordinator.restart import NoRestart
 from riverlock.core.clock import ManualClock
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
 from riverlock.core.keywords import told_keywords
+from riverlock.core.suggestions import did_you_mean
 from riverlock.core.types import schema_of
 from riverlock.driver.intake.planner import Planner
 from riverlock.driver.intake.turning import circles_of
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from riverlock.program.graph import Write
     from riverlock.program.program import Program
     from riverlock.snapshot.format.records import Manifest, SinkOutput
-    from riverlock.stages.compiled import CompiledFlow
+    from riverlock.stages.compiled import CompiledFlow, KeyedStage
     from riverlock.storage.base import Storage
 
 __all__ = ["LocalRun", "run_local"]
@@ -134,9 +135,21 @@ class LocalRun:
         self._compiled: CompiledFlow | None = None
 
     def rows(self, sink: str | None = None) -> list[Row]:
-        """Return what a sink received; without a uid, the only sink."""
-        if sink is None:
-            (sink,) = [w.uid for w in self._program.writes if not _is_channel(w)]
+        """Return what a sink received; without a uid, the only sink.
+
+        Raises:
+            InvalidConfigError: There is no such sink, or several and no uid.
+        """
+        known = [w.uid for w in self._program.writes if not _is_channel(w)]
+        if sink is None and len(known) == 1:
+            (sink,) = known
+        if sink is None or sink not in known:
+            raise InvalidConfigError(
+                "rows()",
+                expected=f"one of {', '.join(known) or 'no sink: the flow has none'}",
+                found="no uid" if sink is None else repr(sink),
+                hint="" if sink is None else did_you_mean(sink, known),
+            )
         found = self._sinks.get(sink, {})
         return [row for _, rows in sorted(found.items()) for row in rows]
 
@@ -144,8 +157,11 @@ class LocalRun:
         """Return a harness with the state of an operator and its timers.
 
         It is of its own: what is sent to it does not change the run.
+
+        Raises:
+            InvalidConfigError: There is no such operator.
         """
-        stage = next(s for s in self._plan().keyed if s.id == uid)
+        stage = self._stage(uid)
         groups = self._program.key_groups
         made = Harness(stage.program, self.clock, OneInput(None), 0, groups)
         newest = Catalog(self._storage).newest()
@@ -170,16 +186,20 @@ class LocalRun:
             InvalidConfigError: There is no such operator or parameter, or a value is
                 not of its kind.
         """
-        keyed = {s.id: s for s in self._plan().keyed}
-        if operator not in keyed:
-            raise InvalidConfigError(
-                f"operator {operator!r}",
-                expected=f"one of {', '.join(keyed) or 'none: the flow has none'}",
-                found=operator,
-            )
-        known = {uid: s.program.parameters for uid, s in keyed.items()}
+        self._stage(operator)
+        known = {s.id: s.program.parameters for s in self._plan().keyed}
         change = check_change(known, Change(values={operator: values}))
         add_request(Catalog(self._storage), change, now_us=self.clock.now_us())
+
+    def _stage(self, uid: str) -> KeyedStage:
+        keyed = {s.id: s for s in self._plan().keyed}
+        if uid not in keyed:
+            raise InvalidConfigError(
+                f"operator {uid!r}",
+                expected=f"one of {', '.join(keyed) or 'none: the flow has none'}",
+                found=uid,
+            )
+        return keyed[uid]
 
     def epoch(self, inputs: Mapping[str, Sequence[Any]]) -> None:
         """Run one epoch over the given records; if it fails, it has not happened.

@@ -64,11 +64,11 @@ def check_sink(what: str, sink: object) -> None:
     name = getattr(sink, "__name__", None)
     # Functions of rl.sinks stand beside what they make.
     is_ours = name and getattr(sink, "__module__", "").startswith("riverlock.")
+    hint = f"call it: rl.sinks.{name}(...)" if is_ours else ""
+    if isinstance(sink, str):
+        hint = f'write rl.sinks.files({sink!r}, format="json")'
     raise InvalidFlowError(
-        what,
-        expected="a sink from rl.sinks",
-        found=repr(sink),
-        hint=f"call it: rl.sinks.{name}(...)" if is_ours else "",
+        what, expected="a sink from rl.sinks", found=repr(sink), hint=hint
     )
 
 

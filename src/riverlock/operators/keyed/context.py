@@ -6,7 +6,7 @@ Users see it as ``rl.Context``, the part of it that is promised to them.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from riverlock.core.errors import InvalidConfigError, StateError
 from riverlock.core.suggestions import did_you_mean
@@ -67,6 +67,9 @@ class OperatorContext:
         "visit",
         "watermark_us",
     )
+
+    # What errors call it.
+    called: ClassVar = "ctx"
 
     def __init__(self, program: OperatorProgram, info: EpochInfo) -> None:
         """Fix what holds for the whole epoch."""
@@ -146,13 +149,13 @@ class OperatorContext:
         Raises:
             StateError: It would never fire: the stream has no event time.
         """
+        at_us = _instant("set_timer", at)
         if not processing and not self._has_event_time:
             raise StateError(
                 "a timer of event time would never fire: the stream has no event time",
                 hint='declare it before key_by: .event_time("at", delay="1 minute");'
                 " or go by the clock: set_timer(at, processing=True)",
             )
-        at_us = _instant("set_timer", at)
         self.timer_changes[(PROCESSING if processing else EVENT, at_us)] = True
 
     def delete_timer(self, at: datetime, *, processing: bool = False) -> None:

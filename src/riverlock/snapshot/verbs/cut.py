@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING
 from riverlock.core.errors import InvalidConfigError, SnapshotAbandonedError
 from riverlock.core.suggestions import did_you_mean
 from riverlock.snapshot.format.cut_log import CutLog
+from riverlock.snapshot.format.store_layout import REGIONS
+from riverlock.snapshot.owner import life_of
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.format.records import Named
 
-__all__ = ["DEFAULT_PROTOCOL", "PROTOCOLS", "TIMEOUT_US", "take_cut"]
+__all__ = [
+    "DEFAULT_PROTOCOL",
+    "PROTOCOLS",
+    "TIMEOUT_US",
+    "check_protocol",
+    "take_cut",
+]
 
 PROTOCOLS = ("aligned", "unaligned", "drain", "epochs")
 DEFAULT_PROTOCOL = "aligned"
@@ -21,6 +29,38 @@ TIMEOUT_US = 600 * 1_000_000
 _POLL_SECONDS = 0.02
 # Whoever runs a region says that a cut takes too long; if nobody runs, we do.
 _PATIENCE_US = 5 * 1_000_000
+
+
+def check_protocol(protocol: str) -> None:
+    """Refuse what is no protocol.
+
+    Raises:
+        InvalidConfigError: It is none.
+    """
+    if protocol not in PROTOCOLS:
+        raise InvalidConfigError(
+            "protocol",
+            expected=f"one of {', '.join(PROTOCOLS)}",
+            found=repr(protocol),
+            hint=did_you_mean(protocol, PROTOCOLS),
+        )
+
+
+def _check_runs(catalog: Catalog, name: str) -> None:
+    """Refuse at once what nobody would answer."""
+    entries = catalog.storage.list(REGIONS)
+    # All that were claimed: a region that has just begun has no epoch yet.
+    for region in {e.path.removeprefix(REGIONS).partition("/")[0] for e in entries}:
+        part = catalog.of(region)
+        run = part.newest_run()
+        if run is not None and life_of(part, run).is_alive:
+            return
+    raise InvalidConfigError(
+        f"snapshot {name!r} of several regions",
+        expected="a flow that runs, since its regions take part in it",
+        found="a store that nobody runs",
+        hint="start the flow, then ask again",
+    )
 
 
 def take_cut(  # noqa: PLR0913 - keywords, each with a default
@@ -43,17 +83,13 @@ def take_cut(  # noqa: PLR0913 - keywords, each with a default
         note: For people.
 
     Raises:
-        InvalidConfigError: The name is taken, or there is no such protocol.
+        InvalidConfigError: The name is taken, there is no such protocol, or no region
+            runs.
         SnapshotAbandonedError: A region did not answer in time.
     """
-    if protocol not in PROTOCOLS:
-        raise InvalidConfigError(
-            "protocol",
-            expected=f"one of {', '.join(PROTOCOLS)}",
-            found=repr(protocol),
-            hint=did_you_mean(protocol, PROTOCOLS),
-        )
+    check_protocol(protocol)
     catalog.check_name(name)
+    _check_runs(catalog, name)
     cuts = CutLog(catalog.storage)
     proposal = cuts.propose(
         name, protocol=protocol, asked_us=now_us, timeout_us=timeout_us, note=note

@@ -57,6 +57,12 @@ class RestoreAll:
         """Whether all regions are there."""
         return all(part.is_done for part in self.parts.values())
 
+    def __str__(self) -> str:
+        """Return where it leads, on one line."""
+        parts = sorted((name, p.target.epoch) for name, p in self.parts.items())
+        shown = ", ".join(f"{name} to epoch {epoch}" for name, epoch in parts)
+        return f"back to {self.named.name}: {shown}"
+
 
 def plan_restore_all(
     catalog: Catalog, name: str, *, keep_output: bool = False

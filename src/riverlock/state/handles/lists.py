@@ -9,7 +9,7 @@ from collections.abc import (
     Sequence,
 )
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
 
 import msgspec
 
@@ -31,6 +31,8 @@ V = TypeVar("V")
 
 class ListHandle(Handle, Sequence[V], Generic[V]):
     """A list whose elements are entries: appending costs what is appended."""
+
+    called: ClassVar = "a list"
 
     def __init__(self, spec: StateSpec, visit: Visit) -> None:
         """Begin unread."""

@@ -9,7 +9,7 @@ from collections.abc import (
     MutableMapping,
 )
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 
@@ -34,6 +34,8 @@ _GONE = (None, _ABSENT)
 
 class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
     """A dictionary whose entries are stored one by one, in a stable order."""
+
+    called: ClassVar = "a map"
 
     def __init__(self, spec: StateSpec, visit: Visit) -> None:
         """Begin unread."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from riverlock.state.codec import encode
 from riverlock.state.keys import (
@@ -104,6 +104,8 @@ class ReducingHandle:
     """``add`` folds a value in; ``value`` is the fold so far, or None."""
 
     __slots__ = ("_fn", "_get", "_set")
+
+    called: ClassVar = "a fold"
 
     def __init__(
         self,
