@@ -1,6 +1,6 @@
 """Kills the retries flow again and again, then compares it with plain Python.
 
-    python -m examples.loop [--payments N] [--keep DIR]
+python -m examples.loop [--payments N] [--keep DIR]
 """
 
 import argparse

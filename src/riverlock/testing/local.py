@@ -29,6 +29,7 @@ from riverlock.core.suggestions import did_you_mean
 from riverlock.core.types import schema_of
 from riverlock.driver.intake.planner import Planner
 from riverlock.driver.intake.turning import circles_of
+from riverlock.driver.region_lives import RegionLives
 from riverlock.driver.region_run import Run
 from riverlock.driver.run_options import RunOptions
 from riverlock.driver.runner import check
@@ -296,7 +297,9 @@ class _Run(Run):
             local._storage,
             engine,
             options,
-            is_over={flow.region: lambda: False},
+            lives=RegionLives(
+                Catalog(local._storage), {flow.region: lambda: False}, local.clock
+            ),
             circle=circles_of(topology_of(flow)).get(flow.region),
         )
         self._local = local
