@@ -8,10 +8,9 @@ for any time or killed between two of them. Time is a number that the machine tu
 from __future__ import annotations
 
 import os
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -19,13 +18,12 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.property.actors import Actor, Memory
 from tests.unit.snapshot.builders import catalog as new_catalog
 from tests.unit.snapshot.builders import manifest, write
 
 import riverlock as rl
 from riverlock.core.clock import SystemClock
-from riverlock.core.errors import RiverlockError, StorageNotFoundError
-from riverlock.core.times import from_micros
 from riverlock.snapshot import address, claims
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format import parents
@@ -46,131 +44,8 @@ from riverlock.snapshot.retention import inventory
 from riverlock.snapshot.retention.policy import Retention, sweep
 from riverlock.snapshot.verbs import fork as forking
 from riverlock.snapshot.verbs.expire import Expiry, Limits, expire, plan_expiry
-from riverlock.storage.base import Entry
 
 _WAITS = (1, 6, 700, 7_200, 90_000)
-_MINE = threading.local()
-
-
-class Killed(BaseException):
-    """What a process meets that is no more: it does nothing else."""
-
-
-class Actor:
-    """A process that acts on a store, one access after the other."""
-
-    def __init__(self, what: str, work: Callable[[], object]) -> None:
-        self.what, self.is_over, self.is_done = what, False, False
-        self.decides = False
-        self._is_killed = False
-        self._work = work
-        self._go, self._stands = threading.Semaphore(0), threading.Semaphore(0)
-        self._thread = threading.Thread(target=self._live, daemon=True)
-        self._thread.start()
-        self._stands.acquire()
-
-    def __repr__(self) -> str:
-        return self.what
-
-    def _live(self) -> None:
-        _MINE.actor = self
-        try:
-            self._work()
-            self.is_done = True
-        except (RiverlockError, Killed):
-            pass
-        finally:
-            self.is_over = True
-            self._stands.release()
-
-    def meet(self, *, decides: bool) -> None:
-        """Stand before an access until told to go on."""
-        self.decides = decides
-        if not self._is_killed:
-            self._stands.release()
-            self._go.acquire()
-        if self._is_killed:
-            raise Killed
-
-    def move(self, accesses: int) -> None:
-        """Go on for so many accesses."""
-        while accesses > 0 and not self.is_over:
-            accesses -= 1
-            self._go.release()
-            self._stands.acquire()
-
-    def kill(self) -> None:
-        self._is_killed = True
-        if not self.is_over:
-            self._go.release()
-            self._stands.acquire()
-        self._thread.join()
-
-
-class Memory:
-    """Storage in a dictionary; an actor stands before each access."""
-
-    def __init__(self, world: Stores, uri: str) -> None:
-        self.uri, self._world = uri, world
-        self.files: dict[str, tuple[bytes, datetime]] = {}
-
-    def _meet(self, *, decides: bool = False) -> None:
-        actor = getattr(_MINE, "actor", None)
-        if actor is not None:
-            actor.meet(decides=decides)
-
-    def get(self, path: str) -> bytes:
-        self._meet()
-        if path not in self.files:
-            raise StorageNotFoundError(path)
-        return self.files[path][0]
-
-    def get_range(self, path: str, start: int, size: int) -> bytes:
-        return self.get(path)[start : start + size]
-
-    def head(self, path: str) -> Entry | None:
-        self._meet()
-        found = self.files.get(path)
-        return found and Entry(path=path, size=len(found[0]), mtime=found[1])
-
-    def exists(self, path: str) -> bool:
-        return self.head(path) is not None
-
-    def list(self, prefix: str = "") -> Iterator[Entry]:
-        self._meet()
-        return iter(
-            [
-                Entry(path=path, size=len(data), mtime=at)
-                for path, (data, at) in sorted(self.files.items())
-                if path.startswith(prefix)
-            ]
-        )
-
-    def put(self, path: str, data: bytes) -> None:
-        self._meet()
-        self.files[path] = (data, from_micros(self._world.now_us))
-        self._world.is_changed = True
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        self._meet(decides="/epochs/" in path)
-        if path in self.files:
-            return False
-        self.files[path] = (data, from_micros(self._world.now_us))
-        self._world.is_changed = True
-        if "/epochs/" in path:
-            self._world.note_decided(f"{self.uri}/{path}")
-        return True
-
-    def delete(self, path: str) -> None:
-        self._meet()
-        self.files.pop(path, None)
-        self._world.is_changed = True
-
-    def local_path(self, path: str, *, for_writing: bool = False) -> None:
-        return None
-
-    def make_durable(self, path: str) -> None:
-        """Nothing of it survives in any case."""
 
 
 class Stores(RuleBasedStateMachine):
