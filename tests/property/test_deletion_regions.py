@@ -37,12 +37,13 @@ from riverlock.snapshot.format.records import (
     InputRange,
     Manifest,
     Named,
+    Restoring,
     Run,
     SinkOutput,
     StateFile,
 )
 from riverlock.snapshot.format.references import references
-from riverlock.snapshot.format.sealed import checksum, seal
+from riverlock.snapshot.format.sealed import checksum, seal, unseal
 from riverlock.snapshot.format.store_layout import FLOW, RESTORING
 from riverlock.snapshot.in_flight import between
 from riverlock.snapshot.owner import Life
@@ -116,7 +117,7 @@ class Regions(RuleBasedStateMachine):
     # The flow.
 
     def _begin(self, region: str) -> Catalog:
-        """Complete what a restore left to do, as each start does, and own the region."""
+        """Complete what a restore left to do, as each start does; own the region."""
         restore_all.complete_restore(
             self.store, now_us=self.now_us, then=lambda *_: None
         )
@@ -284,6 +285,30 @@ class Regions(RuleBasedStateMachine):
         for region in REGIONS:
             sweep(self.store.of(region), Retention(epochs=1, grace=timedelta(0)))
 
+    @rule(region=st.sampled_from(REGIONS))
+    def forks_go_on(self, region: str) -> None:
+        """State becomes the fork's own; what is in flight there stays its parent's."""
+        for fork in self._forks():
+            part = fork.of(region)
+            parent = part.resolve(None)
+            file = self._state(part, parent.epoch + 1)
+            state = msgspec.structs.replace(parent.operators["op"], files=(file,))
+            made = msgspec.structs.replace(
+                parent,
+                epoch=parent.epoch + 1,
+                parent=parent.epoch,
+                operators={"op": state},
+                inputs={
+                    uid: InputRange(start=read.end, end=read.end, rows=0)
+                    for uid, read in parent.inputs.items()
+                },
+                outputs={
+                    uid: msgspec.structs.replace(output, tokens=(), rows=0)
+                    for uid, output in parent.outputs.items()
+                },
+            )
+            assert part.decide(made)
+
     @rule()
     def forks_are_swept(self) -> None:
         keep = Retention(epochs=1, grace=timedelta(0))
@@ -311,6 +336,11 @@ class Regions(RuleBasedStateMachine):
         for store in (self.store, *self._forks()):
             if not store.storage.exists(RESTORING):
                 self._check_between(store, store.resolve_all(None))
+        if self.store.storage.exists(RESTORING):
+            data = self.store.storage.get(RESTORING)
+            record = unseal(data, Restoring, path=RESTORING)
+            for region, epoch in record.regions.items():
+                assert epoch in self.store.of(region).epochs(), "about to go back there"
         for name in self.names:
             self._check_between(self.store, self.store.resolve_all(name))
 
