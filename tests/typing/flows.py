@@ -314,6 +314,11 @@ def stored() -> None:
     rl.stores.forget_fork("store/", "new")
     print(rl.stores.restore("store/@5", dry_run=True))
     print(rl.stores.restore_all("store/@good", dry_run=True).is_done)
+    print(rl.stores.restore("store/@good", region="billing", dry_run=True).epoch)
+    print(rl.stores.explain("store/@good", region="billing").legs)
+    print(rl.stores.expire_all("store/", epochs=5)["billing"].epochs)
+    at_once = rl.open("store/").at("good")
+    print(at_once.channels, at_once.in_flight("to-billing").to_arrow())
     print(rl.stores.expire("store/", epochs=5), rl.stores.repair("store/"))
     print(rl.stores.verify("store/"))
 
