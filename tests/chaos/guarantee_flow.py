@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import riverlock as rl
 from riverlock.core.guarantees import Guarantee
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.format.records import Named
 from riverlock.storage.open import open_storage
 from riverlock.testing import rows
 
@@ -151,3 +152,18 @@ def processed(store: str) -> tuple[list[int], int]:
                 path = storage.local_path(token["path"])
                 numbers += pq.read_table(path)["n"].to_pylist()
     return numbers, skipped
+
+
+def balance(store: str, named: Named) -> tuple[int, int]:
+    """Return what *main* has handed on in a snapshot, and where it is accounted for.
+
+    It is in the state of *loose*, in flight to it, or was left out.
+    """
+    storage = open_storage(store)
+    handed_on = Catalog(storage).manifest(named.regions["main"]).inputs["events"].end
+    catalog, skipped = Catalog(storage, LOOSE), 0
+    for epoch in range(named.regions[LOOSE] + 1):
+        skipped += catalog.manifest(epoch).inputs["to-loose-read"].skipped or 0
+    at = rl.open(store).at(named.name).state("repeat-loose").to_arrow().to_pylist()
+    flying = sum(each.rows for each in named.in_flight if each.channel == "to-loose")
+    return handed_on, sum(row["count"] for row in at) + flying + skipped

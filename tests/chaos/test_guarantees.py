@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.chaos.guarantee_flow import (
+    balance,
     in_files,
     in_table,
     left,
@@ -27,6 +28,8 @@ from tests.chaos.guarantee_flow import (
 import riverlock as rl
 from riverlock.core.faults import PLAN_VARIABLE
 from riverlock.core.guarantees import AT_LEAST_ONCE, AT_MOST_ONCE
+from riverlock.snapshot.catalog import Catalog
+from riverlock.storage.open import open_storage
 
 pytestmark = pytest.mark.chaos
 
@@ -37,11 +40,17 @@ STEP = 40  # more events in each life
 
 
 def live(
-    place: Path, count: int, guarantee: str, *, faults: str = "", dies_at: int = 0
+    place: Path,
+    count: int,
+    guarantee: str,
+    *cut: str,
+    faults: str = "",
+    dies_at: int = 0,
 ) -> bool:
     """Run the flow in a process of its own; tell whether it was killed."""
     command = [sys.executable, "-m", "tests.chaos.guarantee_child"]
     command += [str(place / "s"), str(place), str(count), guarantee, str(dies_at)]
+    command += cut
     ended = subprocess.run(
         command,
         env={**os.environ, PLAN_VARIABLE: faults},
@@ -132,6 +141,37 @@ def test_at_most_once_misses_rows_that_had_not_left_before_a_kill(
     # It went on: events of the second life are there.
     assert max(numbers) == 2 * STEP - 1
     assert ("event", 2 * STEP - 1) in left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        "unaligned",
+        *(pytest.param(p, marks=pytest.mark.slow) for p in ("aligned", "drain")),
+    ],
+)
+@pytest.mark.parametrize(
+    "guarantee",
+    [AT_MOST_ONCE, pytest.param(AT_LEAST_ONCE, marks=pytest.mark.slow)],
+)
+def test_snapshots_among_kills_account_for_every_event(
+    tmp_path: Path, guarantee: str, protocol: str
+) -> None:
+    chance, count, store = random.Random(protocol), STEP, str(tmp_path / "s")
+    for number in range(KILLS):
+        fault = f"{chance.choice(POINTS)}=kill@{chance.randrange(2, 14)}"
+        live(tmp_path, count, guarantee, f"v{number}", protocol, faults=fault)
+        count += STEP
+    assert not live(tmp_path, count, guarantee, "last", protocol)
+    named = Catalog(open_storage(store)).snapshots()
+    assert "last" in [each.name for each in named]
+    for each in named:
+        handed_on, accounted = balance(store, each)
+        assert handed_on == accounted, each
+    if guarantee == AT_MOST_ONCE:
+        check_at_most_once(tmp_path, count)
+    else:
+        check_at_least_once(tmp_path, count)
 
 
 @pytest.mark.slow
