@@ -65,6 +65,7 @@ def live(place: Path, payments: int, faults: str) -> bool:
     environment = {**os.environ, "RIVERLOCK_FAULTS": faults}
     ended = subprocess.run(
         [*map(str, command), "--payments", str(payments)],
+        cwd=Path(__file__).parents[2],
         env=environment,
         capture_output=True,
         text=True,
@@ -77,6 +78,7 @@ def live(place: Path, payments: int, faults: str) -> bool:
 
 def settle(place: Path, payments: int) -> bool:
     """Run through all kills; return whether nobody can tell."""
+    place = place.absolute()
     for life, faults in enumerate(KILLS, start=1):
         print(f"life {life}: {faults or 'to the end'}", flush=True)
         was_killed = live(place, payments, faults)

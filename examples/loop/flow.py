@@ -1,4 +1,4 @@
-"""A loop: payments that the bank declines are tried again, each time after a longer wait.
+"""A loop: payments that the bank declines are tried again, after ever longer waits.
 
 ``charge`` asks the bank, account by account. What it declines goes to ``wait``, which
 keeps each payment until its time has come and feeds it back; after the last try it

@@ -208,6 +208,15 @@ def stateless(stream: rl.Stream) -> rl.Stream:
     )
 
 
+def loops(flow: rl.Flow, stream: rl.Stream) -> None:
+    again: rl.Stream = flow.loop("user string", uid="a", region="main", max_rounds=9)
+    timed = flow.loop("user string, at timestamp").event_time("at")
+    stream.union(again, timed).feed(again)
+    stream.feed(timed)
+    controlled: rl.Stream = stream.key_by("user").process(Velocity(2.0), control=again)
+    controlled.write(rl.sinks.memory())
+
+
 def keyed(stream: rl.Stream, other: rl.Stream) -> list[rl.Stream]:
     by: rl.KeyedStream = stream.region(
         "other", guarantee="at least once", uid="over"

@@ -222,6 +222,7 @@ def _figures(newest: Manifest, known: Status, live: Status | None) -> dict[str, 
         "rows_per_second": known.rows_per_second,
         "epoch_seconds": known.epoch_seconds,
         "lag_rows": dict(live.lag_rows) if live is not None and is_current else {},
+        "loops": dict(live.loops) if live is not None and is_current else {},
         "watermark_us": known.watermark_us,
         "state_entries": known.state_entries,
         "state_bytes": known.state_bytes,
@@ -335,6 +336,8 @@ def _screen(found: dict[str, Any], now: int) -> dict[str, str]:
         shown["bad rows"] = text.count(found["bad_rows"])
     if found["files_set_aside"]:
         shown["files set aside"] = text.count(found["files_set_aside"])
+    for loop, rows in found["loops"].items():
+        shown[f"in loop {loop}"] = text.counted(rows, "row")
     if found["late_rows"]:
         shown["late rows"] = text.count(found["late_rows"])
     if found["dead_letters"]:

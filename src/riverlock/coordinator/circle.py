@@ -86,7 +86,7 @@ class Circle:
 
     @property
     def is_final(self) -> bool:
-        """Whether all regions may stop: at rest, and told of the end if there is one."""
+        """Whether all regions may stop: they rest, and know of the end if it came."""
         rests = self._rests.values()
         return (
             self._is_at_rest

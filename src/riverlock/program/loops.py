@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from riverlock.connectors.channel.ends import LoopSource
 from riverlock.core.errors import InvalidFlowError
 from riverlock.program.graph import EventTime, Read, RowWise, described
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from riverlock.connectors.channel.ends import LoopSource
     from riverlock.coordinator.cuts.topology import Channel, Topology
     from riverlock.program.graph import Node, Write
 

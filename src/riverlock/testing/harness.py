@@ -39,6 +39,7 @@ from riverlock.operators.task_input import (
     EVENTS,
     INITIALS,
 )
+from riverlock.program.process import overrides
 from riverlock.snapshot.format.records import Change
 from riverlock.snapshot.format.state_files import encode_table, table_of
 from riverlock.snapshot.format.stored_parameters import check_change
@@ -99,7 +100,8 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
         key: The key column, or several; an empty list for an operator without key.
         input: Columns of the records that ``send`` takes.
         event_time: The timestamp column for ``ctx.time``.
-        right: Columns of what ``send_right`` takes, for a process with two inputs.
+        right: Columns of what ``send_right`` takes, for a process with two inputs or
+            with a control input.
         right_key: Its key column, or several, if their names differ.
         right_event_time: Its timestamp column for ``ctx.time``.
         broadcast: Columns of what ``broadcast`` takes.
@@ -138,6 +140,7 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
             keys=keys,
         )
         columns = inputs.packed
+    has_control = right is not None and overrides(process, "on_control")
     bound = bound_to(process, uid, keys, columns, has_updates=updates)
     program = OperatorProgram(
         uid=uid,
@@ -150,7 +153,8 @@ def harness(  # noqa: PLR0913 - keywords, each with a default
         has_dead_letters=on_error == "dead_letter",
         visits_all=visits_all,
         follows_keyed=follows_keyed,
-        source=source_of(bound.process),
+        has_control=has_control,
+        source=None if has_control else source_of(bound.process),
     )
     return Harness(program, clock or ManualClock(_START_US), inputs, seed, key_groups)
 

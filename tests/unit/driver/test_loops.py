@@ -1,4 +1,4 @@
-"""Loops: what a flow feeds back comes round in a later epoch, once, until it is empty."""
+"""Loops: what a flow feeds back comes round in a later epoch, until none is left."""
 
 from __future__ import annotations
 

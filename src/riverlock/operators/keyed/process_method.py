@@ -23,7 +23,7 @@ __all__ = ["ProcessMethod"]
 class ProcessMethod(KeyedMethod):
     """``process`` of keyed streams."""
 
-    def process(
+    def process(  # noqa: PLR0913 - keywords, each with a default
         self,
         process: Process,
         *,
