@@ -91,8 +91,8 @@ class ProcessMethod(KeyedMethod):
                 hint="leave out its key_by",
             )
         known = control._schema
-        for key in () if known is None else self._keys:
-            if key not in known.names:
+        for key in self._keys:
+            if known is not None and key not in known.names:
                 raise InvalidFlowError(
                     "process(control=)",
                     expected=f"the key column {key!r} in the control stream too",
