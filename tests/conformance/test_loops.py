@@ -12,6 +12,7 @@ from examples.loop.__main__ import expected as settled
 from examples.loop.__main__ import found as settlements
 from examples.loop.flow import build
 from tests.conformance.test_engines import ENGINES
+from tests.unit.driver.test_loops import expected, retrying, some, tries
 from tests.unit.operators.test_control_inputs import Limit
 
 import riverlock as rl
@@ -45,6 +46,15 @@ def test_a_loop_gives_what_plain_python_gives(
     )
     assert status.loops == {"again": 0}
     assert settlements(tmp_path) == settled(PAYMENTS)
+
+
+def test_a_loop_over_two_regions_gives_what_plain_python_gives(
+    engine: dict[str, Any], tmp_path: Path
+) -> None:
+    store, given = str(tmp_path / "store"), some(8)
+    flow = retrying(given, rl.sinks.memory(), behind="behind")
+    flow.run(store, available_now=True, max_rows_per_epoch=6, **engine)
+    assert tries(store) == expected(given)
 
 
 @pytest.mark.spark

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from riverlock.change.unnamed import tell_unnamed
-from riverlock.connectors.channel.ends import ChannelSource
+from riverlock.connectors.channel.ends import ChannelSource, LoopSource
 from riverlock.connectors.channel.reader import ChannelReader
 from riverlock.coordinator.restart import patient_delay_us
 from riverlock.core.errors import (
@@ -239,7 +239,9 @@ class Run:
             self._flow, self._engine, self._storage, stack, self._columns
         )
         reads = [
-            n for n in self._flow.find(Read) if isinstance(n.source, ChannelSource)
+            n
+            for n in self._flow.find(Read)
+            if isinstance(n.source, ChannelSource | LoopSource)
         ]
         for node in reads:
             reader = self._readers[node.uid]

@@ -49,7 +49,7 @@ class SparkChannelReader(ChannelReader):
             struct = struct.add(TIME, LongType())
         files = self.files(start, end)
         if not files:
-            return self._spark.createDataFrame([], struct)
+            return self._spark.createDataFrame([], struct.add(SEQ, LongType()))
         given = [(n, msgspec.json.encode(token)) for n, token in enumerate(files)]
         numbered = self._spark.createDataFrame(given, "number int, token binary")
         tasks = min(len(files), self._spark.sparkContext.defaultParallelism)
