@@ -69,7 +69,7 @@ def test_kills_lose_and_double_nothing_that_comes_round(
 ) -> None:
     chance = random.Random(seed)
     kills = 0
-    for _ in range(6):
+    for _ in range(4):
         fault = f"{chance.choice(POINTS)}=kill@{chance.randrange(1, 12)}"
         kills += live(tmp_path, fault) != 0
     assert kills
@@ -80,7 +80,7 @@ def test_kills_lose_and_double_nothing_that_comes_round(
 @pytest.mark.parametrize(
     "protocol",
     [
-        "unaligned",
+        pytest.param("unaligned", marks=pytest.mark.slow),
         pytest.param("drain", marks=pytest.mark.slow),
         pytest.param("aligned", marks=pytest.mark.slow),
         pytest.param("epochs", marks=pytest.mark.slow),

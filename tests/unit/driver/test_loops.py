@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import riverlock as rl
-from riverlock.core.errors import EndlessLoopError, InvalidFlowError
+from riverlock.core.errors import EndlessLoopError, InvalidFlowError, StateSchemaError
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.retention.policy import Retention, sweep
 from riverlock.storage.open import open_storage
@@ -293,6 +293,25 @@ def test_an_idle_loop_keeps_no_epochs(tmp_path: Path) -> None:
     newest = catalog.newest()
     assert newest is not None
     assert newest.inputs["again-read"].end["epoch"] >= newest.epoch - 1
+
+
+def test_a_loop_with_rows_is_not_left_in_silence(tmp_path: Path) -> None:
+    store, given = str(tmp_path / "s"), [("a", 5), ("b", 5)]
+    run(retrying(given, rl.sinks.memory()), store, max_epochs=2)
+
+    def without() -> rl.Flow:
+        flow = rl.Flow("retrying", key_groups=8)
+        new = flow.read(rows(COLUMNS, given), uid="new")
+        new.key_by("user").process(Tries(), uid="tries").write(
+            rl.sinks.memory(), uid="out"
+        )
+        return flow
+
+    with pytest.raises(StateSchemaError, match=r"'again'.*2 rows that wait in it"):
+        run(without(), store)
+    assert tries(store) == {"a": 2, "b": 2}
+    run(without().retired("again"), store)
+    assert tries(store) == {"a": 2, "b": 2}
 
 
 @pytest.mark.parametrize(
