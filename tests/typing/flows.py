@@ -219,7 +219,13 @@ def loops(flow: rl.Flow, stream: rl.Stream) -> None:
 
 def keyed(stream: rl.Stream, other: rl.Stream) -> list[rl.Stream]:
     by: rl.KeyedStream = stream.region(
-        "other", guarantee="at least once", uid="over"
+        "other",
+        guarantee="at least once",
+        uid="over",
+        bound=rl.Bound(rows=1_000, bytes=10**6, age="1 minute"),
+        parallelism=2,
+        max_rows_per_epoch=100,
+        epoch_target="1 second",
     ).key_by("user")
     right = other.key_by("user")
     velocity = by.process(

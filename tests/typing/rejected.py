@@ -34,6 +34,7 @@ def build(flow: rl.Flow, stream: rl.Stream) -> None:
     stream.key_by("user").window("1 hour")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     stream.map(5, "n int")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     stream.region("other", guarantee="at_least_once")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    stream.region("other", bound=1_000)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rl.Flow("name", guarantee="sometimes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rl.tumbling(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 

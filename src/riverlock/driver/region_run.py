@@ -238,14 +238,10 @@ class Run:
         self._readers = readers_of(
             self._flow, self._engine, self._storage, stack, self._columns
         )
-        reads = [
-            n
-            for n in self._flow.find(Read)
-            if isinstance(n.source, ChannelSource | LoopSource)
-        ]
-        for node in reads:
+        for node in self._flow.find(Read):
             reader = self._readers[node.uid]
-            if isinstance(reader, ChannelReader):
+            is_ours = isinstance(node.source, ChannelSource | LoopSource)
+            if is_ours and isinstance(reader, ChannelReader):
                 reader.follow(self._end_of(reader.writer))
 
     def _end_of(self, writer: str) -> Callable[[], bool]:
