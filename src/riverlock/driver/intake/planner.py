@@ -96,6 +96,8 @@ class Planner:
     holds: tuple[Hold, ...] = ()
     # Whether regions that we read were over when we last looked for their rows.
     _is_final: bool = True
+    # Whether a snapshot has a source wait that has rows.
+    _is_paused: bool = False
 
     @property
     def is_at_end(self) -> bool:
@@ -103,7 +105,7 @@ class Planner:
 
         What others hold it back from is left to the next run if none of them runs.
         """
-        if not self.stops_at_end or not self._is_final:
+        if not self.stops_at_end or not self._is_final or self._is_paused:
             return False
         return self.bounds is None or self.bounds.are_over(self.holds)
 
@@ -338,6 +340,9 @@ class Planner:
 
         begins, self._intake, self.holds = starts, intake, ()
         allowed = {uid: limit(uid, end) for uid, end in self._latest.items()}
+        self._is_paused = intake is not None and intake.pauses(
+            self.readers, starts, self._latest
+        )
         self.holds = self._held(parent, has_more=allowed != starts)
         self._allowed = dict(starts) if self.holds else allowed
         left_out = self.skipping.left_out(self.readers, starts, self._latest, limit)

@@ -131,6 +131,19 @@ class Intake:
                 found[uid] = msgspec.structs.replace(span, end=end)
         return found
 
+    def pauses(
+        self,
+        readers: Mapping[str, Reader],
+        starts: Mapping[str, Any],
+        latest: Mapping[str, Any],
+    ) -> bool:
+        """Tell whether a source that has rows waits for a snapshot."""
+        return not self.permit.reads_sources and any(
+            latest[uid] != starts[uid]
+            for uid, reader in readers.items()
+            if not isinstance(reader, ChannelReader)
+        )
+
     def markers(
         self, readers: Mapping[str, Reader], inputs: Mapping[str, InputRange]
     ) -> Markers:
