@@ -27,7 +27,7 @@ from riverlock.program.graph import (
     upstream,
 )
 from riverlock.program.value_text import RECIPE, digest_of, name_of, text_of
-from riverlock.snapshot.format.records import Meaning
+from riverlock.snapshot.format.records import CHANNEL, Meaning
 
 if TYPE_CHECKING:
     from riverlock.connectors.base.source import Source
@@ -93,10 +93,13 @@ class _Words:
                 return self._sink(node)
 
     def _sink(self, node: Write) -> Meaning:
-        """Return a sink by its place; else by what it receives, and from whom."""
+        """Return a sink by its place; else by what it receives, and from whom.
+
+        Several channels may lead to one place, a region.
+        """
         sink = node.sink
         meaning = Meaning(kind="sink", what=sink.kind, place=place_of(sink))
-        if meaning.place:
+        if meaning.place and sink.kind != CHANNEL:
             return meaning
         function = text_of(getattr(sink, "function", None))
         return msgspec.structs.replace(
