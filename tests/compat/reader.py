@@ -37,7 +37,10 @@ def read(store: Path, operator: str, at: str | None = None) -> dict[str, Any]:
     path = region / "epochs" / f"{int(at):012d}.json" if at else epochs[-1]
     manifest, entries = unsealed(path), {}
     state = manifest["operators"][operator]
-    for file in sorted(state.get("files", []), key=lambda f: f["first_epoch"]):
+    files = [*state.get("files", [])]
+    for each in state.get("lists", []):
+        files += unsealed(store / each["path"])["files"]
+    for file in sorted(files, key=lambda f: f["first_epoch"]):
         data = checked((store / file["path"]).read_bytes(), file["checksum"])
         # Without threads: Arrow 26 may abort a program that ends soon after they start.
         opened = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)

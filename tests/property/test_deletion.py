@@ -24,8 +24,9 @@ from tests.unit.snapshot.builders import manifest, write
 
 import riverlock as rl
 from riverlock.core.clock import SystemClock
-from riverlock.snapshot import address, claims
+from riverlock.snapshot import address, claims, file_lists
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.file_lists import Remembered, listed, put_lists
 from riverlock.snapshot.format import parents
 from riverlock.snapshot.format.merged_files import fits, note_merged
 from riverlock.snapshot.format.parents import holds
@@ -162,7 +163,14 @@ class Stores(RuleBasedStateMachine):
         made, self.under_way = self.under_way, None
         assert made is not None
         if self.store.run(made.run + 1) is None:
-            self.store.decide(made)
+            self._decide(self.store, made)
+
+    def _decide(self, store: Catalog, made: Manifest) -> bool:
+        before = None if made.parent is None else store.manifest(made.parent)
+        self.count += 1
+        made, lists = listed(made, before, attempt=f"{self.count}")
+        put_lists(store, lists)
+        return store.decide(made)
 
     @rule(epochs=st.integers(1, 3), ends=st.booleans())
     def a_driver_begins(self, epochs: int, *, ends: bool) -> None:
@@ -177,7 +185,7 @@ class Stores(RuleBasedStateMachine):
                 made = self._epoch(parent, run)
                 if self.store.run(run.run + 1) is not None:
                     return
-                if not self.store.decide(made):
+                if not self._decide(self.store, made):
                     return
                 parent = made
             if ends:
@@ -332,7 +340,7 @@ class Stores(RuleBasedStateMachine):
                 parent=parent.epoch,
                 operators={"op": state},
             )
-            assert fork.decide(made)
+            assert self._decide(fork, made)
             self._start(
                 f"sweep of {fork.storage.uri}",
                 lambda fork=fork: sweep(  # type: ignore[misc]
@@ -398,3 +406,19 @@ Stores.TestCase.settings = settings(
     deadline=None,
 )
 TestStores = Stores.TestCase
+
+
+class ListedStores(Stores):
+    """The same, where every state file stands in a list beside its manifest."""
+
+    def _patch(self) -> None:
+        super()._patch()
+        self.patch.setattr(file_lists, "MOST", 0)
+        # Processes of their own have not read each other's lists.
+        self.patch.setattr(file_lists, "_remembered", Remembered(0))
+
+
+ListedStores.TestCase.settings = settings(
+    Stores.TestCase.settings, max_examples=Stores.TestCase.settings.max_examples // 3
+)
+TestListedStores = ListedStores.TestCase

@@ -86,7 +86,8 @@ class Migration:
         # Named after the coming epoch, so that no sweep takes them before it.
         name = paths.state_file(self._operator, epoch + 1, attempt)
         made = write_pieces(storage, plan, table, pieces, name.removesuffix(".parquet"))
-        return msgspec.structs.replace(self._record(state, epoch), files=made)
+        # Lists, if any, have the files of before.
+        return msgspec.structs.replace(self._record(state, epoch), files=made, lists=())
 
     def _record(self, state: OperatorState, epoch: int) -> OperatorState:
         return msgspec.structs.replace(

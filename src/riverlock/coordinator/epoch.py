@@ -100,6 +100,8 @@ class SealedEpoch:
     epoch: int
     turn: int
     manifest: Manifest
+    # What the manifest refers to and the store does not have yet, by path.
+    lists: Mapping[str, bytes] = field(default_factory=dict)
     # Settled by this manifest, whether taken up or refused.
     compactions: tuple[Compaction, ...] = ()
 

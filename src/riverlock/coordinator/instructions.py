@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -76,12 +76,14 @@ class RunStage(_Instruction):
 class PutManifest(_Instruction):
     """Put the manifest if absent, with ``decided_us`` set to now.
 
-    Answer ManifestPut if the store has answered, else PutFailed.
+    Before that, put the lists that it refers to, by path. Answer ManifestPut if the
+    store has answered, else PutFailed.
     """
 
     epoch: int
     turn: int
     manifest: Manifest
+    lists: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ def put_manifest(sealed: SealedEpoch) -> do.PutManifest:
         epoch=sealed.epoch,
         turn=sealed.turn,
         manifest=sealed.manifest,
+        lists=sealed.lists,
     )
 
 

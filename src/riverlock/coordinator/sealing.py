@@ -14,6 +14,7 @@ import msgspec
 from riverlock.coordinator.epoch import SealedEpoch, epoch_after
 from riverlock.coordinator.watermarks import advanced, operator_watermark
 from riverlock.core.guarantees import AT_MOST_ONCE
+from riverlock.snapshot.file_lists import in_order, listed
 from riverlock.snapshot.format.records import (
     FORMAT,
     InputRange,
@@ -84,11 +85,14 @@ def seal(
         guarantee=plan.guarantee,
         metrics={"stages": {s: _metrics(pending.votes[s]) for s in plan.stages}},
     )
+    attempt = f"{plan.run:06d}-{pending.turn}-{plan.token[:12]}"
+    manifest, lists = listed(manifest, parent, attempt=attempt)
     return SealedEpoch(
         region=pending.region,
         epoch=manifest.epoch,
         turn=pending.turn,
         manifest=manifest,
+        lists=lists,
         compactions=pending.compactions,
     )
 
@@ -161,7 +165,7 @@ def _advance(
     return OperatorState(
         keys=operator.keys,
         variables=dict(operator.variables),
-        files=_ordered((*live, *(f for v in votes for f in v.files))),
+        files=in_order((*live, *(f for v in votes for f in v.files))),
         timers=TimerHeads(
             event_us=_least(v.timers.event_us for v in votes),
             processing_us=_least(v.timers.processing_us for v in votes),
@@ -192,18 +196,13 @@ def compact(
     kept = [f for f in live if f.path not in replaced]
     if any(_overlap(new, old) for new in compaction.by for old in kept):
         return live
-    return _ordered((*kept, *compaction.by))
+    return in_order((*kept, *compaction.by))
 
 
 def _overlap(a: StateFile, b: StateFile) -> bool:
     epochs = a.first_epoch <= b.last_epoch and b.first_epoch <= a.last_epoch
     groups = a.first_group < b.end_group and b.first_group < a.end_group
     return epochs and (groups or (a.shared and b.shared))
-
-
-def _ordered(files: Iterable[StateFile]) -> tuple[StateFile, ...]:
-    """Oldest first; the path makes the order total, so that votes may come in any."""
-    return tuple(sorted(files, key=lambda f: (f.first_epoch, f.first_group, f.path)))
 
 
 def passed_over(manifest: Manifest, sinks: frozenset[str]) -> Manifest:

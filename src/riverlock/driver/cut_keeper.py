@@ -15,7 +15,7 @@ from riverlock.coordinator.cuts.coordinator import CutCoordinator
 from riverlock.coordinator.cuts.cut import Protocol
 from riverlock.coordinator.cuts.events import Decided, Proposed, TimedOut
 from riverlock.coordinator.cuts.instructions import Abandon, Complete, DeclareDrained
-from riverlock.core.errors import RiverlockError, SnapshotNotFoundError
+from riverlock.core.errors import RiverlockError
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.channels import channel_ends
 from riverlock.snapshot.format.cut_log import CutLog
@@ -36,6 +36,8 @@ __all__ = ["CutKeeper"]
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
+# How many looks there are to one that lists what may have been skipped.
+_LIST_EVERY = 10
 
 
 @dataclass
@@ -53,6 +55,7 @@ class CutKeeper:
     clock: Clock
     _open: dict[int, CutProposal] = field(default_factory=dict)
     _known: int | None = None
+    _looks: int = 0
     _next: dict[str, int] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -100,6 +103,7 @@ class CutKeeper:
             self._begin_again()
         if not self._open:
             return
+        self._looks += 1
         for region in self.topology.regions:
             for manifest in self._decided(region):
                 for order in self._coordinator.handle(_event(manifest)):
@@ -126,22 +130,24 @@ class CutKeeper:
     def _decided(self, region: str) -> Iterator[Manifest]:
         """Yield what a region has decided since; at first, all that is retained."""
         catalog = Catalog(self.storage, region)
-        if region not in self._next:
-            epochs = catalog.epochs()
-            if not epochs:
-                return
-            self._next[region] = epochs[0]
         while True:
-            try:
-                yield catalog.manifest(self._next[region])
-            except SnapshotNotFoundError:
-                # Not decided yet, or only just; or deleted, or a number that is closed.
-                later = [e for e in catalog.epochs() if e >= self._next[region]]
-                if not later:
+            following = self._next.get(region, 0)
+            is_begun = region in self._next
+            found = catalog.find_manifest(following) if is_begun else None
+            if found is not None:
+                yield found
+                self._next[region] = following + 1
+                continue
+            # As a rule it is not decided yet. A listing costs more than to ask.
+            if is_begun and self._looks % _LIST_EVERY:
+                path = catalog.paths.manifest(following + 1)
+                if not self.storage.exists(path):
                     return
-                self._next[region] = later[0]
-            else:
-                self._next[region] += 1
+            # Or it was deleted, or its number is closed.
+            later = [e for e in catalog.epochs() if e >= following]
+            if not later:
+                return
+            self._next[region] = later[0]
 
     def _carry_out(self, order: Instruction) -> None:
         match order:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from riverlock.coordinator import events as ev
 from riverlock.core.errors import StorageError
 from riverlock.snapshot.claims import describe
+from riverlock.snapshot.file_lists import put_lists
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from riverlock.driver.ownership import Heartbeat
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.format.records import Manifest
@@ -17,7 +20,12 @@ __all__ = ["decided"]
 
 
 def decided(
-    catalog: Catalog, heartbeat: Heartbeat, manifest: Manifest, *, turn: int
+    catalog: Catalog,
+    heartbeat: Heartbeat,
+    manifest: Manifest,
+    lists: Mapping[str, bytes],
+    *,
+    turn: int,
 ) -> ev.ManifestPut | ev.PutFailed | ev.Fenced:
     """Put a manifest if it is absent and the store is still that of this run.
 
@@ -26,6 +34,7 @@ def decided(
     """
     region = manifest.region
     try:
+        put_lists(catalog, lists)
         # It must be known, not only looked for: a run that is fenced may decide one
         # epoch more, if it slept just here, but not two (format/closed_numbers).
         owner = heartbeat.check()

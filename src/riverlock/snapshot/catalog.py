@@ -16,18 +16,20 @@ import msgspec
 from riverlock.core import faults
 from riverlock.core.errors import (
     InvalidConfigError,
+    RiverlockError,
     SnapshotCorruptedError,
+    SnapshotError,
     SnapshotNotFoundError,
     StorageNotFoundError,
     UnsupportedFormatError,
 )
 from riverlock.core.ids import MAIN_REGION, check_name
+from riverlock.snapshot.file_lists import as_stored, whole
+from riverlock.snapshot.flow_file import opened_flow, read_flow
 from riverlock.snapshot.format.closed_numbers import CLOSED, without_closed
 from riverlock.snapshot.format.cut_log import CutLog
 from riverlock.snapshot.format.held import held_by
-from riverlock.snapshot.format.parents import holds
 from riverlock.snapshot.format.records import (
-    FEATURES,
     FORMAT,
     REGIONS_FEATURE,
     Flow,
@@ -35,10 +37,9 @@ from riverlock.snapshot.format.records import (
     Named,
     Run,
 )
-from riverlock.snapshot.format.references import references
+from riverlock.snapshot.format.references import first_missing, references
 from riverlock.snapshot.format.sealed import seal, unseal
 from riverlock.snapshot.format.store_layout import (
-    FLOW,
     REGIONS,
     SNAPSHOTS,
     RegionPaths,
@@ -113,20 +114,7 @@ class Catalog:
             SnapshotNotFoundError: There is no store here.
             UnsupportedFormatError: A newer version wrote it.
         """
-        try:
-            data = self.storage.get(FLOW)
-        except StorageNotFoundError as error:
-            raise SnapshotNotFoundError(
-                "a store", store=self.storage.uri, available="no flow.json"
-            ) from error
-        found = unseal(data, Flow, path=FLOW)
-        if found.format > FORMAT or not FEATURES.issuperset(found.features):
-            raise UnsupportedFormatError(
-                FLOW,
-                supported=FORMAT,
-                found=f"{found.format} with features {list(found.features)}",
-            )
-        return found
+        return read_flow(self.storage)
 
     def open_flow(
         self,
@@ -156,29 +144,7 @@ class Catalog:
             created_us=now_us,
             features=features,
         )
-        if not self.storage.exists(FLOW) and self.storage.put_if_absent(
-            FLOW, seal(fresh)
-        ):
-            return fresh
-        found = self.flow()
-        if found.name != name:
-            raise InvalidConfigError(
-                f"store {self.storage.uri}",
-                expected=f"the store of flow {name!r}",
-                found=f"flow {found.name!r}",
-                hint="give each flow a store of its own",
-            )
-        if found.key_groups != key_groups:
-            raise InvalidConfigError(
-                f"key_groups={key_groups} of flow {name!r}",
-                expected=f"{found.key_groups}, fixed when the store was made",
-                found=str(key_groups),
-            )
-        missing = [f for f in features if f not in found.features]
-        if missing:
-            found = msgspec.structs.replace(found, features=(*found.features, *missing))
-            self.storage.put(FLOW, seal(found))
-        return found
+        return opened_flow(self.storage, fresh)
 
     def listed_epochs(self) -> list[tuple[int, Entry]]:
         """Return the retained epochs and their manifests, oldest first."""
@@ -194,37 +160,57 @@ class Catalog:
         return self.manifest(epochs[-1]) if epochs else None
 
     def manifest(self, epoch: int) -> Manifest:
-        """Return the manifest of a retained epoch.
+        """Return the manifest of a retained epoch, with all its files.
+
+        Raises:
+            SnapshotNotFoundError: It is not retained.
+            SnapshotCorruptedError: It was altered, or lists that it refers to.
+        """
+        stored = self.stored(epoch)
+        try:
+            return whole(self.storage, stored)
+        except SnapshotCorruptedError:
+            # Deleted meanwhile, and its lists after it?
+            self.stored(epoch)
+            raise
+
+    def stored(self, epoch: int) -> Manifest:
+        """Return a manifest as it is stored: without the files that lists have.
 
         Raises:
             SnapshotNotFoundError: It is not retained.
             SnapshotCorruptedError: It was altered.
         """
-        path = self.paths.manifest(epoch)
-        try:
-            data = self.storage.get(path)
-        except StorageNotFoundError as error:
-            raise self.no_epoch(f"epoch {epoch}") from error
-        if data == CLOSED:
+        found = self.find_manifest(epoch)
+        if found is None:
             raise self.no_epoch(f"epoch {epoch}")
-        found = unseal(data, Manifest, path=path)
-        if found.format > FORMAT:
-            raise UnsupportedFormatError(path, supported=FORMAT, found=found.format)
         return found
 
     def find_manifest(self, epoch: int) -> Manifest | None:
-        """Return the manifest of an epoch, or None; one read, and no listing."""
+        """Return a manifest as it is stored, or None; one read, and no listing.
+
+        Raises:
+            SnapshotCorruptedError: It was altered.
+        """
         path = self.paths.manifest(epoch)
         try:
             data = self.storage.get(path)
         except StorageNotFoundError:
             return None
-        return None if data == CLOSED else unseal(data, Manifest, path=path)
+        if data == CLOSED:
+            return None
+        found = unseal(data, Manifest, path=path)
+        if found.format > FORMAT:
+            raise UnsupportedFormatError(path, supported=FORMAT, found=found.format)
+        return found
 
     def decide(self, manifest: Manifest) -> bool:
-        """Put the manifest if absent: the commit point. False: already decided."""
+        """Put the manifest if absent: the commit point. False: already decided.
+
+        The lists that it refers to must be there.
+        """
         return self.storage.put_if_absent(
-            self.paths.manifest(manifest.epoch), seal(manifest)
+            self.paths.manifest(manifest.epoch), seal(as_stored(manifest))
         )
 
     def newest_run(self) -> Run | None:
@@ -250,19 +236,17 @@ class Catalog:
 
     def snapshots(self) -> list[Named]:
         """Return the named snapshots."""
-        found = []
-        for entry in records(self.storage.list(SNAPSHOTS)):
-            # A pin that came too late takes its name back.
-            with contextlib.suppress(StorageNotFoundError):
-                data = self.storage.get(entry.path)
-                found.append(unseal(data, Named, path=entry.path))
-        return found
+        # A pin that came too late takes its name back.
+        return self._named(StorageNotFoundError)
 
     def snapshots_that_can_be_read(self) -> list[Named]:
         """Return the named snapshots whose records are whole."""
+        return self._named(StorageNotFoundError, SnapshotCorruptedError)
+
+    def _named(self, *passed_over: type[RiverlockError]) -> list[Named]:
         found = []
         for entry in records(self.storage.list(SNAPSHOTS)):
-            with contextlib.suppress(StorageNotFoundError, SnapshotCorruptedError):
+            with contextlib.suppress(*passed_over):
                 data = self.storage.get(entry.path)
                 found.append(unseal(data, Named, path=entry.path))
         return found
@@ -354,7 +338,7 @@ class Catalog:
         faults.hit("V5")
         try:
             self.check_all_held(path, held)
-        except SnapshotNotFoundError:
+        except SnapshotError:
             self.storage.delete(path)
             raise
         return True
@@ -391,16 +375,13 @@ class Catalog:
         Raises:
             SnapshotNotFoundError: Something does not.
         """
-        missing = [
-            path
-            for path in sorted(references(self.manifest(epoch)))
-            if not holds(self.storage, path)
-        ]
-        if missing:
+        needed = references(self.manifest(epoch))
+        missing = first_missing(self.storage, needed, below=self.paths.root)
+        if missing is not None:
             raise SnapshotNotFoundError(
                 f"epoch {epoch}",
                 store=self.storage.uri,
-                available=f"its manifest, but not {missing[0]}",
+                available=f"its manifest, but not {missing}",
             )
 
     def resolve(self, at: str | int | None) -> Manifest:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.coordinator.watermarks import first_open_us, operator_watermark
 from riverlock.operators.shipped import LATE_ROWS, MAIN, EpochInfo
+from riverlock.snapshot.file_lists import unlisted
 from riverlock.state.copy.baseline import Baseline
 from riverlock.worker.task import KeyedEpoch, KeyedTask, Place, StageTask
 
@@ -83,7 +84,8 @@ class StageTasks:
             base=Baseline(
                 epoch=None if parent is None else parent.epoch,
                 now_us=None if parent is None else parent.now_us,
-                files=() if state is None else state.files,
+                files=() if state is None else unlisted(state),
+                lists=() if state is None else state.lists,
                 history=() if parent is None else parent.history,
                 # Without state, no copy there may be is of it.
                 since=order.epoch if state is None else state.since,

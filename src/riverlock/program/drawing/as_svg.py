@@ -96,7 +96,8 @@ def _gaps(graph: Graph, arranged: Columns) -> list[float]:
     places = {i: n for n, column in enumerate(arranged.columns) for i in column}
     for arrow in graph.arrows:
         behind = places[arrow.start]
-        gaps[behind] = max(gaps[behind], len(arrow.label) * _CHARACTER + 24)
+        # A label's middle is at six tenths of the way: half of it must fit behind.
+        gaps[behind] = max(gaps[behind], len(arrow.label) * _CHARACTER / 0.8 + 24)
     return gaps
 
 

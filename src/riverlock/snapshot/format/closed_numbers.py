@@ -67,7 +67,7 @@ class Contested:
     def _manifest(self, epoch: int) -> Manifest | None:
         if epoch not in self._read:
             with suppress(SnapshotError):
-                self._read[epoch] = self.catalog.manifest(epoch)
+                self._read[epoch] = self.catalog.stored(epoch)
         return self._read.get(epoch)
 
     def _is_alone(self, number: int) -> bool:

@@ -19,12 +19,14 @@ __all__ = [
     "Closed",
     "CutAbandoned",
     "CutProposal",
+    "FileList",
     "Flow",
     "Footer",
     "ForkRecord",
     "InFlight",
     "InputRange",
     "LeaseRecord",
+    "ListedFiles",
     "Manifest",
     "Meaning",
     "Named",
@@ -50,7 +52,9 @@ FORMAT = 1
 PARENTS_FEATURE = "parents"
 # The flow has several regions, joined by channels (§7.2).
 REGIONS_FEATURE = "regions"
-FEATURES = frozenset({PARENTS_FEATURE, REGIONS_FEATURE})
+# Manifests may refer to lists of state files (§4.6).
+LISTS_FEATURE = "lists"
+FEATURES = frozenset({PARENTS_FEATURE, REGIONS_FEATURE, LISTS_FEATURE})
 # The kind of an output that another region reads.
 CHANNEL = "channel"
 
@@ -161,6 +165,28 @@ class StateFile(Record, frozen=True):
     footer: Footer | None = None
 
 
+class FileList(Record, frozen=True):
+    """A file beside the manifest that lists state files of one operator (§4.6)."""
+
+    path: str
+    # The epochs and key groups of its files, as a state file has them.
+    first_epoch: int
+    last_epoch: int
+    first_group: int
+    end_group: int
+    # How many state files it lists.
+    files: int
+    bytes: int
+    checksum: str
+    shared: bool = False
+
+
+class ListedFiles(Record, frozen=True):
+    """``lists/<uid>/<n>-<attempt>.json``: what a list says (§4.6)."""
+
+    files: tuple[StateFile, ...]
+
+
 class Variable(Record, frozen=True):
     """A declared state variable (§5.2)."""
 
@@ -201,7 +227,10 @@ class OperatorState(Record, frozen=True):
 
     keys: str  # DDL of the key columns
     variables: dict[str, Variable]
-    files: tuple[StateFile, ...] = ()  # oldest first; later entries win
+    # Oldest first; later entries win. As stored, without those of the lists.
+    files: tuple[StateFile, ...] = ()
+    # Where files stand that are too many for the manifest.
+    lists: tuple[FileList, ...] = ()
     timers: TimerHeads = TimerHeads()
     # Entry ids added minus entry ids deleted: what ``status`` shows as state size.
     entries: int = 0

@@ -77,6 +77,11 @@ class RegionPaths:
         return f"{self.root}state/"
 
     @property
+    def lists(self) -> str:
+        """The folder of lists of state files."""
+        return f"{self.root}lists/"
+
+    @property
     def staged(self) -> str:
         """The folder of what tasks hand to sinks and later stages."""
         return f"{self.root}staged/"
@@ -144,6 +149,10 @@ class RegionPaths:
     def state_file(self, uid: str, epoch: int, attempt: str) -> str:
         """A state file: the attempt makes the name unique for ever."""
         return f"{self.state}{uid}/{epoch:012d}-{attempt}.parquet"
+
+    def file_list(self, uid: str, epoch: int, attempt: str) -> str:
+        """A list of state files: the attempt makes the name unique for ever."""
+        return f"{self.lists}{uid}/{epoch:012d}-{attempt}.json"
 
 
 def epoch_of(path: str) -> int:

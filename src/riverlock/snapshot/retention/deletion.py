@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.core import faults
 from riverlock.core.errors import StorageNotFoundError
+from riverlock.snapshot.file_lists import whole
 from riverlock.snapshot.format.closed_numbers import CLOSED, Contested
 from riverlock.snapshot.format.records import Manifest
 from riverlock.snapshot.format.sealed import unseal
@@ -55,6 +56,7 @@ class Round:
     at: datetime | None = None
     removed: dict[int, bytes] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
+    _read: dict[int, Manifest] = field(default_factory=dict)
 
     def run(
         self,
@@ -158,9 +160,15 @@ class Round:
         self.gone.add(path)
 
     def manifests_removed(self) -> list[Manifest]:
-        """Return the deleted manifests."""
+        """Return the deleted manifests.
+
+        To be called before anything that they refer to is deleted; later too.
+        """
         path = self.catalog.paths.manifest
-        return [unseal(d, Manifest, path=path(e)) for e, d in self.removed.items()]
+        for epoch in self.removed.keys() - self._read.keys():
+            found = unseal(self.removed[epoch], Manifest, path=path(epoch))
+            self._read[epoch] = whole(self.catalog.storage, found)
+        return [self._read[epoch] for epoch in self.removed]
 
 
 def move_aside(catalog: Catalog, paths: Iterable[str], folder: str) -> None:

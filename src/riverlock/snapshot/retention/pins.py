@@ -122,7 +122,7 @@ def _least(
             for epoch in retained[-1:] if only_newest else retained:
                 found += (
                     start
-                    for region, name, start in channel_positions(reader.manifest(epoch))
+                    for region, name, start in channel_positions(reader.stored(epoch))
                     if (region, name) == (writer, channel)
                 )
         except SnapshotNotFoundError:

@@ -91,7 +91,7 @@ def _leftovers(found: Look, keep: Retention) -> Iterator[str]:
         limit = undecided if number is None or number > newest else allowed
         if number is not None and entry.mtime < limit:
             yield entry.path
-    for entry in storage.list(paths.channels):
+    for entry in (*storage.list(paths.channels), *storage.list(paths.lists)):
         number = number_in(entry.path.rpartition("/")[2])
         limit = undecided if number is None or number > newest else allowed
         if number is not None and entry.mtime < limit:

@@ -48,6 +48,7 @@ class FirstEpochs:
                     msgspec.structs.replace(f, path=self.path(f.path))
                     for f in state.files
                 ),
+                lists=(),  # made anew: they would name the files' other paths
             )
             for uid, state in target.operators.items()
         }

@@ -22,10 +22,12 @@ from riverlock.core.errors import (
 )
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.claims import claim, release
+from riverlock.snapshot.file_lists import listed, put_lists
 from riverlock.snapshot.format.held import held_by
 from riverlock.snapshot.format.parents import own_path
 from riverlock.snapshot.format.records import (
     FORMAT,
+    LISTS_FEATURE,
     PARENTS_FEATURE,
     Flow,
     ForkRecord,
@@ -242,22 +244,30 @@ def _found(
         parent=None if plan.is_copy else plan.origin.flow,
         between=plan.between,
     )
+    features = [f for f in parent.features if f != PARENTS_FEATURE]
+    features += () if plan.is_copy else (PARENTS_FEATURE,)
     with contextlib.ExitStack() as stack:
         for target in plan.targets:
             part = new.of(target.region)
             run = claim(part, now_us=now_us)
             stack.callback(release, part, run)
             faults.hit("V2")
-            part.decide(firsts.of(target, run, now_us=now_us))
+            first, lists = listed(
+                firsts.of(target, run, now_us=now_us),
+                None,
+                attempt=f"{run.run:06d}-0-{run.token[:12]}",
+            )
+            put_lists(part, lists)
+            features += (LISTS_FEATURE,) if lists else ()
+            part.decide(first)
         faults.hit("V3")
-        kept = [f for f in parent.features if f != PARENTS_FEATURE]
         flow = Flow(
             format=FORMAT,
             name=parent.name,
             id=record.flow,
             key_groups=parent.key_groups,
             created_us=now_us,
-            features=(*kept, *(() if plan.is_copy else (PARENTS_FEATURE,))),
+            features=tuple(dict.fromkeys(features)),
             origin=plan.origin,
         )
         new.storage.put_if_absent(FLOW, seal(flow))

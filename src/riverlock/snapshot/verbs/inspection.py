@@ -71,7 +71,7 @@ _HINTS: dict[str, Any] = {
 _OTHERS = (
     r"flow\.json",
     rf"{_REGION}epochs/\d+\.json",
-    rf"{_REGION}(state|staged|sources|channels)/.+",
+    rf"{_REGION}(state|lists|staged|sources|channels)/.+",
     r"cuts/drained/\d+\.json",
     # Requests of earlier versions, which nobody reads any more.
     rf"{_REGION}(stops/.+|request\.json)",
@@ -170,6 +170,9 @@ class _Findings:
         """Note the files of an epoch, and what their damage affects."""
         path, epoch = catalog.paths.manifest(report.epoch), report.epoch
         try:
+            stored = catalog.stored(epoch)
+            if self._take_lists(stored, report):
+                return
             manifest = catalog.manifest(epoch)
         except RiverlockError as error:
             self._damage(path, str(error), f"epoch {epoch}")
@@ -179,6 +182,19 @@ class _Findings:
             return
         self._take_references(manifest, report)
         self._take_outputs(manifest, is_newest=epoch == catalog.epochs()[-1])
+
+    def _take_lists(self, stored: Manifest, report: EpochReport) -> bool:
+        """Note the lists of state files; tell whether one is damaged."""
+        is_damaged = False
+        for uid, state in stored.operators.items():
+            for each in state.lists:
+                self._reached.add(each.path)
+                for problem in report.problems:
+                    if f" {each.path}:" in problem:
+                        is_damaged = True
+                        affects = f"operator {uid} in epoch {stored.epoch}"
+                        self._damage(each.path, problem, affects)
+        return is_damaged
 
     def _take_references(self, manifest: Manifest, report: EpochReport) -> None:
         epoch = report.epoch
@@ -292,7 +308,7 @@ class _Findings:
 
 
 def _is_referable(path: str) -> bool:
-    return re.fullmatch(rf"{_REGION}(state|staged|channels)/.+", path) is not None
+    return re.fullmatch(rf"{_REGION}(state|lists|staged|channels)/.+", path) is not None
 
 
 def _paths(manifest: Manifest) -> list[str]:

@@ -11,7 +11,7 @@ from riverlock.core.errors import (
     StorageNotFoundError,
 )
 from riverlock.core.ids import MAIN_REGION
-from riverlock.snapshot.format.references import source_lists, state_files
+from riverlock.snapshot.format.references import file_lists, source_lists, state_files
 from riverlock.snapshot.format.sealed import checksum
 from riverlock.snapshot.format.state_files import read_file
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.format.records import StateFile
+    from riverlock.snapshot.format.records import FileList, StateFile
 
 __all__ = ["EpochReport", "verify"]
 
@@ -49,7 +49,9 @@ def verify(catalog: Catalog) -> Iterator[EpochReport]:
     seen: dict[str, str | None] = {}
     for epoch in catalog.epochs():
         try:
-            manifest = catalog.manifest(epoch)
+            stored = catalog.stored(epoch)
+            broken = [p for e in file_lists(stored) if (p := _lost(catalog, e))]
+            manifest = stored if broken else catalog.manifest(epoch)
         except RiverlockError as error:
             yield _report(catalog, epoch, (str(error),))
             continue
@@ -59,6 +61,9 @@ def verify(catalog: Catalog) -> Iterator[EpochReport]:
                 f" {manifest.flow}: expected epoch {epoch} of {flow.id}"
             )
             yield _report(catalog, epoch, (problem,))
+            continue
+        if broken:
+            yield _report(catalog, epoch, tuple(broken))
             continue
         files, lists = state_files(manifest), source_lists(manifest)
         for file in files:
@@ -89,6 +94,16 @@ def _report(catalog: Catalog, epoch: int, problems: tuple[str, ...]) -> EpochRep
 def _problem(catalog: Catalog, file: StateFile) -> str | None:
     try:
         read_file(catalog.storage, file.path, size=file.bytes, expected=file.checksum)
+    except SnapshotCorruptedError as error:
+        return error.message
+    return None
+
+
+def _lost(catalog: Catalog, wanted: FileList) -> str | None:
+    """Check a list of state files, whatever this process remembers of it."""
+    try:
+        size, expected = wanted.bytes, wanted.checksum
+        read_file(catalog.storage, wanted.path, size=size, expected=expected)
     except SnapshotCorruptedError as error:
         return error.message
     return None

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from riverlock.snapshot.file_lists import in_order, read_list
 from riverlock.state.store import Version
 
 if TYPE_CHECKING:
-    from riverlock.snapshot.format.records import StateFile
+    from riverlock.snapshot.format.records import FileList, StateFile
     from riverlock.state.layout import StateLayout
+    from riverlock.storage.base import Storage
 
 __all__ = ["Baseline"]
 
@@ -21,6 +23,8 @@ class Baseline:
     epoch: int | None  # None: before the first epoch
     now_us: int | None = None  # processing time of that epoch
     files: tuple[StateFile, ...] = ()
+    # Where more files stand, as long as they are not read.
+    lists: tuple[FileList, ...] = ()
     history: tuple[tuple[int, str], ...] = ()
     # Older copies are of an operator that only had the same name.
     since: int = 0
@@ -48,16 +52,35 @@ class Baseline:
             groups: The range.
             shared: Whether broadcast state is needed too.
         """
-        files = tuple(
-            f
-            for f in self.files
-            if (shared and f.shared)
-            or (f.first_group < groups[1] and groups[0] < f.end_group)
+
+        def is_needed(each: StateFile | FileList) -> bool:
+            within = each.first_group < groups[1] and groups[0] < each.end_group
+            return within or (shared and each.shared)
+
+        return replace(
+            self,
+            files=tuple(filter(is_needed, self.files)),
+            lists=tuple(filter(is_needed, self.lists)),
         )
-        return replace(self, files=files)
+
+    def read(self, storage: Storage, *, after: int | None = None) -> Baseline:
+        """Return it with what its lists name: all, or those of epochs after one.
+
+        Raises:
+            SnapshotCorruptedError: A list is missing or altered.
+        """
+        later = [e for e in self.lists if after is None or e.last_epoch > after]
+        if not later:
+            return self
+        more = [f for each in later for f in read_list(storage, each)]
+        left = tuple(e for e in self.lists if e not in later)
+        return replace(self, files=in_order((*self.files, *more)), lists=left)
 
     def after(self, have: Version | None, wanted: Version) -> list[StateFile] | None:
-        """Return the files that lead from ``have`` to ``wanted``; None: none do."""
+        """Return the files that lead from ``have`` to ``wanted``; None: none do.
+
+        Lists of epochs after ``have`` must have been read.
+        """
         if have == wanted:
             return []
         if (

@@ -135,8 +135,12 @@ class WorkingCopy:
             have = self._tail.follow(have, wanted.epoch, base.token)
         if have == wanted:
             return
-        way = _Way(base, wanted, layout, storage)
-        files = base.after(have, wanted)
+        # What leads on from the copy, as a rule one file, is all that must be known.
+        near = self._read_lists(base, storage, None if have is None else have.epoch)
+        files = near.after(have, wanted)
+        if files is None or len(files) > 1:
+            near = self._read_lists(base, storage, None)
+        way = _Way(near, wanted, layout, storage)
         if files is None:
             faults.hit("R2")
             self._build(way)
@@ -145,6 +149,11 @@ class WorkingCopy:
         elif not self._build(way, instead_of=files):
             self._follow(files, way)
         self._forget_redo(wanted.epoch)
+
+    def _read_lists(
+        self, base: Baseline, storage: Storage, after: int | None
+    ) -> Baseline:
+        return base.read(storage, after=after).within(self.groups)
 
     def _build(self, way: _Way, *, instead_of: list[StateFile] | None = None) -> bool:
         """Make the copy anew, from other copies and the store.
