@@ -9,11 +9,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 PYTEST_ARGS ?=
+LEDGER_ARGS ?=
 # Packages come without bytecode, and tests start hundreds of processes: without
 # it, each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo orders kafka archive test check format bench clean
+.PHONY: help setup demo orders ledger kafka archive test check format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -39,6 +40,9 @@ demo: $(STAMP) ## Run the fraud demo: kill it, restart it, compare
 
 orders: kafka ## Run the Kafka demo: a broker, PostgreSQL, a flow that is killed
 	@$(BIN)/python -m examples.kafka_orders.demo
+
+ledger: $(STAMP) ## Run the ledger: snapshots of three regions by each protocol, and kills
+	@$(BIN)/python -m examples.ledger $(LEDGER_ARGS)
 
 kafka: $(STAMP)
 	@$(BIN)/python tools/kafka_jars.py $(VENV)/kafka \
