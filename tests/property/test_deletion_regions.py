@@ -319,7 +319,7 @@ class Regions(RuleBasedStateMachine):
     def _forks(self) -> Iterator[Catalog]:
         for place in sorted(self.forked):
             if self.open(place).exists(FLOW):
-                yield Catalog(self.open(place))  # type: ignore[arg-type]
+                yield Catalog(self.open(place))
 
     # What must hold at any instant.
 

@@ -168,8 +168,8 @@ def _drop(place: str, name: str, more: str | None, *, as_json: bool) -> None:
     dropped = catalog.unpin(name).regions
     first = next(iter(dropped.values()))
     if as_json:
-        epoch = dropped.get(catalog.region, first)
-        text.print_json({"name": name, "epoch": epoch, "regions": dropped})
+        here = dropped.get(catalog.region, first)
+        text.print_json({"name": name, "epoch": here, "regions": dropped})
         return
     said = f"epoch {first} is"
     if len(dropped) > 1:

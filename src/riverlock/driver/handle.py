@@ -130,7 +130,7 @@ class Handle:
         Raises:
             InvalidConfigError: It is less than 1, or there is no such region here.
         """
-        if not isinstance(parallelism, int) or parallelism < 1:
+        if type(parallelism) is not int or parallelism < 1:
             raise InvalidConfigError(
                 "parallelism",
                 expected="a whole number of at least 1",

@@ -60,7 +60,11 @@ def test_a_region_begins_again_alone(tmp_path: Path, fail: Fail) -> None:
     handle = begin(pair(given, None), store, restart=ONCE, max_rows_per_epoch=10)
     for operator in ("credit", "free"):
         eventually(lambda: added(store, operator) == total(given), operator)  # noqa: B023
-    assert (runs(store, "behind"), runs(store, "free"), runs(store, "main")) == (2, 1, 1)
+    assert (runs(store, "behind"), runs(store, "free"), runs(store, "main")) == (
+        2,
+        1,
+        1,
+    )
     # An epoch was decided: it may fail as often again.
     given += transfers(60)[40:]
     eventually(lambda: added(store, "credit") == total(given), "the others")

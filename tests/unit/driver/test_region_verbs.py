@@ -209,8 +209,8 @@ def check_tables(store: str, first: Named, place: Path) -> None:
     assert found["flying"] == sum(span.rows for span in first.in_flight)
     assert found["regions"] == len(REGIONS)
     tables = rl.open(store).export(place / "tables", at="v1")
-    rows = {table.name: table.rows for table in tables}
-    assert rows["channels.to-east"] == flying["to-east"].rows
+    counts = {table.name: table.rows for table in tables}
+    assert counts["channels.to-east"] == flying["to-east"].rows
 
 
 def check_explain(store: str, first: Named) -> None:

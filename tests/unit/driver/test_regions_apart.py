@@ -194,9 +194,10 @@ def test_parameters_of_each_region_change_with_its_next_epoch(tmp_path: Path) ->
     given += transfers(20)[10:]
     eventually(
         lambda: (
-            any(r.rows for r in slow.newest().inputs.values())  # type: ignore[union-attr]
-            and slow.newest().epoch > epoch
-        ),  # type: ignore[union-attr]
+            (newest := slow.newest()) is not None
+            and any(r.rows for r in newest.inputs.values())
+            and newest.epoch > epoch
+        ),
         "an epoch with the others",
     )
     handle.stop()

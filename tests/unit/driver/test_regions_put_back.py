@@ -6,6 +6,7 @@ An epoch's number is no identity: a region that was put back decides it a second
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -237,11 +238,12 @@ def test_code_without_a_region_that_has_state_is_refused(
     before = epochs(store)
 
     new = chain(given, region)
-    for act in (
+    acts: list[Callable[[], object]] = [
         lambda: new.check(store=str(store), execution="local"),
         lambda: run(new, str(store)),
         lambda: run(new, str(store)),
-    ):
+    ]
+    for act in acts:
         with pytest.raises(StateSchemaError, match="no region 'here'") as told:
             act()
         assert told.value.operator == "second"

@@ -178,7 +178,7 @@ def test_a_diff_shows_a_dropped_variable_as_removed_from_every_key(
     made.run(epoch_rows=1)
     catalog = made.catalog
     first, second, third = (
-        Side(catalog.storage, catalog.manifest(n)) for n in range(3)
+        Side(catalog.storage, (catalog.manifest(n),)) for n in range(3)
     )
 
     found = diff(first, second).summary()["op"]
