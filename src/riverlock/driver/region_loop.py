@@ -262,7 +262,7 @@ class RegionDriver:
                 if self._parent is not None and self._fenced() is None:
                     self.cleaner.offer(self._parent)
             case do.AbortEpoch():
-                log.warning("epoch %s aborted: %s", order.epoch, order.cause)
+                self._board.tell_abort(order.epoch, order.cause, self._parent)
             case do.Wait():
                 return self._wait(order.turn)
             case do.RestartAfter():

@@ -127,6 +127,14 @@ class Board:
             parent,
         )
 
+    def tell_abort(self, epoch: int, cause: str, parent: Manifest | None) -> None:
+        """Say what an epoch failed for; the next plan takes it back."""
+        log.warning("epoch %s aborted: %s", epoch, cause)
+        # If a source is away, that was said, in better words.
+        if self._shown is None or self._shown.state != "waiting":
+            text = f"epoch {epoch} failed and is tried again: {cause}"
+            self.show_state("waiting", text, parent)
+
     def show_plan(self, holds: tuple[Hold, ...], parent: Manifest | None) -> None:
         """Say for whom the next epoch waits, or that nothing is waited for any more."""
         if not holds:

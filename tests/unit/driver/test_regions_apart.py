@@ -21,7 +21,7 @@ from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.open import open_storage
 
 REGIONS = ("main", *HALVES, "final")
-SOON = 60.0
+SOON = 250.0
 
 
 def begin(flow: rl.Flow, store: str, **options: Any) -> rl.Handle:
