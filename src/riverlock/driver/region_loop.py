@@ -130,10 +130,7 @@ class RegionDriver:
         self._stop.set()
 
     def rescale(self, parallelism: int) -> None:
-        """Set the number of tasks per keyed stage from the next epoch.
-
-        Callable from anywhere.
-        """
+        """Set the tasks per keyed stage from the next epoch; callable from anywhere."""
         most = self.plan.key_groups
         self._requests.put(
             ev.RescaleRequested(
