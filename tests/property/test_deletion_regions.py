@@ -368,3 +368,67 @@ Regions.TestCase.settings = settings(
     deadline=None,
 )
 TestRegions = Regions.TestCase
+
+
+# Schedules that chance meets seldom.
+
+
+def _sweep(store: Catalog, *regions: str) -> None:
+    for region in regions:
+        sweep(store.of(region), Retention(epochs=1, grace=timedelta(0)))
+
+
+def _with_a_cut() -> tuple[Regions, str]:
+    """Return a world with a named cut that has rows in flight."""
+    world = Regions()
+    world.a_cut_is_named()
+    world.actors.pop().move(1000)
+    (name,) = world.names
+    return world, name
+
+
+def test_rows_in_flight_alone_hold_the_store_that_was_forked() -> None:
+    world, name = _with_a_cut()
+    try:
+        rl.stores.fork(f"{STORE}@{name}", "memory://fork")
+        world.forked.add("memory://fork")
+        for region in REGIONS:
+            world.forks_go_on(region)
+        world.time += 90_000
+        fork = Catalog(world.open("memory://fork"))  # type: ignore[arg-type]
+        _sweep(fork, *REGIONS)
+        world.names.discard(name)
+        rl.stores.drop_savepoint(STORE, name)
+        for _ in range(3):
+            world.much_happens_meanwhile(2)
+
+        assert between(fork, fork.resolve_all(None))[0].span.rows
+        assert len(rl.stores.forks(STORE)) == 1
+        world.is_changed = True
+        world.nothing_is_lost()
+    finally:
+        world.teardown()
+
+
+def test_a_restore_that_was_decided_holds_what_it_goes_back_to() -> None:
+    world, name = _with_a_cut()
+    try:
+        for _ in range(3):
+            world.main_goes_on()
+            world.east_goes_on(3)
+        actor = Actor("back", lambda: rl.stores.restore_all(f"{STORE}@{name}"))
+        while not world.store.storage.exists(RESTORING):
+            actor.move(1)
+        actor.move(3)
+        actor.kill()
+        world.names.discard(name)
+        rl.stores.drop_savepoint(STORE, name)
+        world.time += 90_000
+        _sweep(world.store, *REGIONS)
+
+        world.is_changed = True
+        world.nothing_is_lost()
+        world.main_goes_on()
+        world.east_goes_on(1)
+    finally:
+        world.teardown()
