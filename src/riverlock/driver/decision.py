@@ -10,8 +10,7 @@ from riverlock.snapshot.claims import describe
 from riverlock.snapshot.file_lists import put_lists
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from riverlock.coordinator import instructions as do
     from riverlock.driver.ownership import Heartbeat
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.format.records import Manifest
@@ -22,19 +21,23 @@ __all__ = ["decided"]
 def decided(
     catalog: Catalog,
     heartbeat: Heartbeat,
+    order: do.PutManifest,
     manifest: Manifest,
-    lists: Mapping[str, bytes],
-    *,
-    turn: int,
 ) -> ev.ManifestPut | ev.PutFailed | ev.Fenced:
     """Put a manifest if it is absent and the store is still that of this run.
+
+    Args:
+        catalog: The region.
+        heartbeat: Of the run.
+        order: What the coordinator wants.
+        manifest: The manifest of the order, with the time at which it is decided.
 
     Raises:
         StoreChangedError: The store lacks what this run has written.
     """
-    region = manifest.region
+    region, turn = manifest.region, order.turn
     try:
-        put_lists(catalog, lists)
+        put_lists(catalog, order.lists)
         # It must be known, not only looked for: a run that is fenced may decide one
         # epoch more, if it slept just here, but not two (format/closed_numbers).
         owner = heartbeat.check()

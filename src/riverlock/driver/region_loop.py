@@ -411,9 +411,7 @@ class RegionDriver:
         decided_us = order.manifest.started_us + self._took_us()
         manifest = msgspec.structs.replace(order.manifest, decided_us=decided_us)
         try:
-            found = decided(
-                self.catalog, self.heartbeat, manifest, order.lists, turn=order.turn
-            )
+            found = decided(self.catalog, self.heartbeat, order, manifest)
         except StoreChangedError as error:
             self._end(error)
             return None
