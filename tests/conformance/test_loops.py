@@ -12,7 +12,7 @@ from examples.loop.__main__ import expected as settled
 from examples.loop.__main__ import found as settlements
 from examples.loop.flow import build
 from tests.conformance.test_engines import ENGINES
-from tests.unit.driver.test_loops import expected, retrying, some, tries
+from tests.unit.driver.test_loop_runs import expected, retrying, some, tries
 from tests.unit.operators.test_control_inputs import Limit
 
 import riverlock as rl

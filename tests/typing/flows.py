@@ -69,6 +69,9 @@ class Velocity(rl.Process):
     def on_broadcast(self, record: Any, ctx: rl.Context) -> None:
         self.rules[record.name] = record.limit
 
+    def on_control(self, record: Any, ctx: rl.Context) -> None:
+        self.spent = record.spent
+
     def on_initial(self, record: Any, ctx: rl.Context) -> None:
         self.spent = record.spent
 

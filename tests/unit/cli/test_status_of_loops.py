@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from click.testing import CliRunner
-from tests.unit.driver.test_loops import retrying, run
+from tests.unit.driver.test_loop_runs import retrying, run
 
 import riverlock as rl
 from riverlock.cli import main

@@ -14,7 +14,7 @@ from tests.unit.driver.ledger_flow import (
     total,
     transfers,
 )
-from tests.unit.driver.test_loops import expected, retrying, run, tries
+from tests.unit.driver.test_loop_runs import expected, retrying, run, tries
 from tests.unit.driver.test_regions_run import expected as owed
 
 import riverlock as rl
