@@ -395,7 +395,7 @@ def test_rows_in_flight_alone_hold_the_store_that_was_forked() -> None:
         for region in REGIONS:
             world.forks_go_on(region)
         world.time += 90_000
-        fork = Catalog(world.open("memory://fork"))  # type: ignore[arg-type]
+        fork = Catalog(world.open("memory://fork"))
         _sweep(fork, *REGIONS)
         world.names.discard(name)
         rl.stores.drop_savepoint(STORE, name)
