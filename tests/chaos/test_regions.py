@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from examples.regions.__main__ import bill
 from tests.unit.driver.ledger_flow import balance, transfers
 from tests.unit.driver.test_regions_run import arrived, expected
 
@@ -113,3 +114,8 @@ def test_snapshots_among_kills_fit_together_and_can_be_gone_back_to(
     assert live(tmp_path, "") == 0
     assert arrived(store) == expected(transfers(COUNT))
     assert written(tmp_path) == wanted()
+
+
+def test_bills_are_exact_and_alerts_are_there_after_kills(tmp_path: Path) -> None:
+    assert bill(tmp_path, 600)
+    assert rl.stores.verify(str(tmp_path / "store")).is_whole
