@@ -1,1 +1,1 @@
-"""Payments: bills exactly once into a database, alerts at least once, from one stream."""
+"""Payments: bills exactly once in a database, alerts at least once, in one flow."""

@@ -1,4 +1,4 @@
-"""Two regions of one flow: each has the guarantee, the pace and the failures of its own.
+"""Two regions of one flow: each has a guarantee, a pace and failures of its own.
 
 ``score`` counts payments by account. From there they go two ways: ``billing`` adds them
 up into a table of a database, exactly once; ``alerts`` has the large ones, which leave
