@@ -130,12 +130,7 @@ class Handle:
         Raises:
             InvalidConfigError: It is less than 1, or there is no such region here.
         """
-        if type(parallelism) is not int or parallelism < 1:
-            raise InvalidConfigError(
-                "parallelism",
-                expected="a whole number of at least 1",
-                found=repr(parallelism),
-            )
+        _check_parallelism(parallelism)
         self._running.rescale(parallelism, region=region)
 
     def set(self, operator: str, /, **values: Any) -> int:
@@ -217,4 +212,11 @@ def _check_seconds(what: str, timeout: object) -> None:
     if timeout is not None and not isinstance(timeout, int | float):
         raise InvalidConfigError(
             what, expected="seconds as a number", found=repr(timeout)
+        )
+
+
+def _check_parallelism(wanted: object) -> None:
+    if not isinstance(wanted, int) or wanted < 1:
+        raise InvalidConfigError(
+            "parallelism", expected="a whole number of at least 1", found=repr(wanted)
         )

@@ -28,7 +28,6 @@ from riverlock.snapshot.file_lists import as_stored, whole
 from riverlock.snapshot.flow_file import opened_flow, read_flow
 from riverlock.snapshot.format.closed_numbers import CLOSED, without_closed
 from riverlock.snapshot.format.cut_log import CutLog
-from riverlock.snapshot.format.held import held_by
 from riverlock.snapshot.format.records import (
     FORMAT,
     REGIONS_FEATURE,
@@ -47,6 +46,7 @@ from riverlock.snapshot.format.store_layout import (
     records,
     snapshot_path,
 )
+from riverlock.snapshot.kept_epochs import held_by
 from riverlock.snapshot.retention.expiring import announced, written_at
 from riverlock.snapshot.timeline import decider
 

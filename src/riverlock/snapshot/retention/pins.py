@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import SnapshotNotFoundError, StorageNotFoundError
 from riverlock.snapshot.format.channels import channel_positions, channels_of
-from riverlock.snapshot.format.held import held_by, held_for
 from riverlock.snapshot.format.records import ForkRecord, LeaseRecord, Restoring
 from riverlock.snapshot.format.sealed import unseal
 from riverlock.snapshot.format.store_layout import (
@@ -17,6 +16,7 @@ from riverlock.snapshot.format.store_layout import (
     RESTORING,
     records,
 )
+from riverlock.snapshot.kept_epochs import held_by, held_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

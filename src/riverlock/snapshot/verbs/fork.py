@@ -23,7 +23,6 @@ from riverlock.core.errors import (
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.claims import claim, release
 from riverlock.snapshot.file_lists import listed, put_lists
-from riverlock.snapshot.format.held import held_by
 from riverlock.snapshot.format.parents import own_path
 from riverlock.snapshot.format.records import (
     FORMAT,
@@ -38,6 +37,7 @@ from riverlock.snapshot.format.sealed import seal, unseal
 from riverlock.snapshot.format.state_files import read_file
 from riverlock.snapshot.format.store_layout import FLOW, FORKING
 from riverlock.snapshot.in_flight import between
+from riverlock.snapshot.kept_epochs import held_by
 from riverlock.snapshot.retention.lease import leased
 from riverlock.snapshot.verbs.channel_copy import check_channels, copy_channels
 from riverlock.snapshot.verbs.first_epochs import FirstEpochs

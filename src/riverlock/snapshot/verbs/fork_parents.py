@@ -15,12 +15,12 @@ import msgspec
 from riverlock.core import faults
 from riverlock.core.errors import SnapshotError, SnapshotNotFoundError, StorageError
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.format.held import held_for
 from riverlock.snapshot.format.parents import parent_in, read_parent
 from riverlock.snapshot.format.records import ForkRecord, Origin
 from riverlock.snapshot.format.references import channel_files, state_files
 from riverlock.snapshot.format.sealed import checksum, seal, unseal
 from riverlock.snapshot.format.store_layout import PARENTS, fork_path, parent_path
+from riverlock.snapshot.kept_epochs import held_for
 from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import RiverlockError, SnapshotError, StorageNotFoundError
 from riverlock.snapshot.format.channels import Segment
-from riverlock.snapshot.format.held import held_by
 from riverlock.snapshot.format.parents import locate
 from riverlock.snapshot.format.records import (
     CHANNEL,
@@ -34,6 +33,7 @@ from riverlock.snapshot.format.references import source_lists, state_files
 from riverlock.snapshot.format.run_status import Status
 from riverlock.snapshot.format.sealed import checksum, read_hint, unseal
 from riverlock.snapshot.format.store_layout import FORKING, RESTORING, SINKS, epoch_of
+from riverlock.snapshot.kept_epochs import held_by
 from riverlock.snapshot.owner import Beat
 from riverlock.snapshot.verbs.verify import EpochReport, verify
 
