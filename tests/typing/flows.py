@@ -336,7 +336,7 @@ def stored() -> None:
     print(rl.stores.explain("store/@good", region="billing").legs)
     print(rl.stores.expire_all("store/", epochs=5)["billing"].epochs)
     at_once = rl.open("store/").at("good")
-    print(at_once.channels, at_once.in_flight("to-billing").to_arrow())
+    print(at_once.channels, at_once.in_flight("to-billing"))
     print(rl.stores.expire("store/", epochs=5), rl.stores.repair("store/"))
     print(rl.stores.verify("store/"))
 
