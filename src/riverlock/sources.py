@@ -12,6 +12,7 @@ from riverlock.connectors.base.own_source import (
     SourceReader,
 )
 from riverlock.connectors.base.source import Source, check_missing
+from riverlock.connectors.channel.ends import JoinedChannel
 from riverlock.connectors.databases.source import sql
 from riverlock.connectors.kafka.source import kafka
 from riverlock.core.errors import InvalidConfigError
@@ -29,6 +30,7 @@ __all__ = [
     "Source",
     "SourcePartition",
     "SourceReader",
+    "channel",
     "files",
     "generator",
     "kafka",
@@ -342,3 +344,24 @@ def socket(host: str, port: int, *, channel: str = "socket") -> SparkStream:
         return reader.option("host", host).option("port", port).load()
 
     return spark_stream(build, channel=channel, replayable=False)
+
+
+@told_keywords
+def channel(store: str, name: str, *, timed: bool = True) -> JoinedChannel:
+    """Read a channel that another flow publishes: ``Stream.publish(name)``.
+
+    It begins with the oldest epoch that the other store keeps, and reads each epoch
+    once, in order. Columns, event times and watermarks are those of the writer. The
+    writer keeps what this flow has not read, from its first start on: a flow that will
+    not come back must be removed with ``rl.stores.forget_reader``.
+
+    Args:
+        store: The store of the flow that publishes; it need not be there yet.
+        name: The name of the channel.
+        timed: Whether its rows have event times. With False, those that they have are
+            left out.
+
+    Raises:
+        InvalidFlowError: It cannot be the name of a channel.
+    """
+    return JoinedChannel(store=store, name=check_name("channel", name), timed=timed)

@@ -22,6 +22,11 @@ from riverlock.snapshot.address import (
     split_address,
 )
 from riverlock.snapshot.format.records import REGIONS_FEATURE
+from riverlock.snapshot.joint.joined_stores import (
+    forget_reader,
+    readers,
+    savepoint_all,
+)
 from riverlock.snapshot.retention import pins
 from riverlock.snapshot.retention.lease import leased
 from riverlock.snapshot.state_reader import operator_of
@@ -61,13 +66,16 @@ __all__ = [
     "expire_all",
     "explain",
     "forget_fork",
+    "forget_reader",
     "fork",
     "forks",
     "lease",
+    "readers",
     "repair",
     "restore",
     "restore_all",
     "savepoint",
+    "savepoint_all",
     "touches",
     "verify",
 ]

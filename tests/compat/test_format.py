@@ -18,6 +18,7 @@ from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format import records
 from riverlock.snapshot.format.channels import Segment
 from riverlock.snapshot.format.sealed import seal, unseal
+from riverlock.snapshot.joint import joint_records
 from riverlock.state import keys
 from riverlock.state.layout import StateLayout
 from riverlock.storage import LocalStorage
@@ -117,6 +118,11 @@ def test_sealed_file_is_as_documented() -> None:
         records.SinkOutput,
         records.TimerHeads,
         records.Named,
+        records.JointCut,
+        joint_records.CutBegun,
+        joint_records.CutDecided,
+        joint_records.CutPart,
+        joint_records.ReaderRecord,
         Segment,
     ],
 )

@@ -28,6 +28,7 @@ from riverlock.snapshot import address, claims
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format import parents
 from riverlock.snapshot.format.channels import channel_ends
+from riverlock.snapshot.format.cuts.cut_records import Restoring
 from riverlock.snapshot.format.parents import holds
 from riverlock.snapshot.format.records import (
     CHANNEL,
@@ -37,7 +38,6 @@ from riverlock.snapshot.format.records import (
     InputRange,
     Manifest,
     Named,
-    Restoring,
     Run,
     SinkOutput,
     StateFile,

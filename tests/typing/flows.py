@@ -152,6 +152,7 @@ def sources(flow: rl.Flow) -> rl.Stream:
         rl.sources.generator({"user": "concat('u', id % 7)"}, rows_per_second=10),
         rl.sources.rate(5.0),
         rl.sources.socket("localhost", 9999),
+        rl.sources.channel("other/", "scored", timed=False),
         rl.sources.python(object, schema="user string", host="example"),
         rl.sources.spark_stream(
             lambda spark: spark.readStream.format("rate").load(), channel="rate"
@@ -221,7 +222,8 @@ def loops(flow: rl.Flow, stream: rl.Stream) -> None:
 
 
 def keyed(stream: rl.Stream, other: rl.Stream) -> list[rl.Stream]:
-    by: rl.KeyedStream = stream.region(
+    published: rl.Stream = stream.publish("scored")
+    by: rl.KeyedStream = published.region(
         "other",
         guarantee="at least once",
         uid="over",
@@ -326,6 +328,10 @@ def stored() -> None:
         print(lease)
     rl.stores.savepoint("store/@5", "good", note="before the release")
     rl.stores.drop_savepoint("store/", "good")
+    parts = rl.stores.savepoint_all(["a/", "b/"], "all", protocol="drain", note="n")
+    print([part.regions for part in parts])
+    print([reader.first for reader in rl.stores.readers("a/")])
+    print(rl.stores.forget_reader("a/", "billing"))
     print(rl.stores.diff("store/@5", "store/@6", operator="v"))
     print(rl.stores.explain("store/"), rl.stores.touches("store/", "v", "ann"))
     print(rl.stores.fork("store/@5", "new/"), rl.stores.forks("store/"))

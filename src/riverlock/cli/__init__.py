@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "restore": ("restore", "restore", "Go back to an epoch: state and inputs."),
     "fork": ("fork", "fork", "Make a new store that begins with an epoch."),
     "forks": ("fork", "forks", "List the forks that need files of a store."),
+    "readers": ("readers", "readers", "List the flows that read from a store."),
     "diff": ("diff", "diff", "Show what differs between two epochs."),
     "changes": ("changes", "changes", "Show how state changed, epoch by epoch."),
     "explain": ("explain", "explain", "Show what led to an epoch or to a key's state."),

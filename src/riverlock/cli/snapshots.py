@@ -9,7 +9,7 @@ import msgspec
 
 from riverlock.cli import text
 from riverlock.cli.command import command, open_catalog, store_argument
-from riverlock.cli.places import open_place, place_argument
+from riverlock.cli.places import open_place
 from riverlock.cli.ranges import brief_range
 from riverlock.core.errors import SnapshotError
 from riverlock.snapshot.address import open_store, split_address
@@ -96,7 +96,7 @@ def _print_cuts(catalog: Catalog, now: int) -> None:
 
 
 @command("snapshot")
-@place_argument
+@click.argument("places", metavar="STORE[@EPOCH|NAME]...", nargs=-1, required=True)
 @click.argument("name")
 @click.option("--at", metavar="EPOCH", help="The epoch; default: the newest.")
 @click.option("--note", default="", help="A remark to store with it.")
@@ -108,7 +108,7 @@ def _print_cuts(catalog: Catalog, now: int) -> None:
 )
 def snapshot(  # noqa: PLR0913 - the options of the command
     *,
-    place: str,
+    places: tuple[str, ...],
     name: str,
     at: str | None,
     note: str,
@@ -120,13 +120,21 @@ def snapshot(  # noqa: PLR0913 - the options of the command
 
     The flow may run meanwhile. With --drop the name is removed, and its epoch is kept
     no longer than others. A flow of several regions must run: they agree on one
-    consistent cut, and this waits until all have taken part.
+    consistent cut, and this waits until all have taken part. With several stores it is
+    one cut over the flows of all of them, which must be joined by channels.
 
     \b
     Examples:
       riverlock snapshot store@41 audit-2026 --note "end of year"
       riverlock snapshot store before-upgrade --protocol unaligned
+      riverlock snapshot store-a store-b audit-2026
     """
+    place, *others = places
+    if others:
+        if drop or at:
+            raise click.UsageError("of several stores, name neither epoch nor --drop")
+        _joint(places, name, protocol or DEFAULT_PROTOCOL, note, as_json=as_json)
+        return
     if drop:
         _drop(place, name, at or note, as_json=as_json)
         return
@@ -143,6 +151,24 @@ def snapshot(  # noqa: PLR0913 - the options of the command
         text.print_json({"name": named.name, "epoch": epoch, "note": named.note})
         return
     click.echo(f"epoch {epoch} is kept as {name!r}")
+
+
+def _joint(
+    stores: tuple[str, ...], name: str, protocol: str, note: str, *, as_json: bool
+) -> None:
+    from riverlock.stores import savepoint_all
+
+    taken = savepoint_all(stores, name, protocol=protocol, note=note)
+    rows = sum(span.rows for named in taken for span in named.in_flight)
+    if as_json:
+        parts = {s: n.regions for s, n in zip(stores, taken, strict=True)}
+        facts = {"name": name, "stores": parts, "protocol": protocol}
+        text.print_json({**facts, "rows_in_flight": rows, "note": note})
+        return
+    for store, named in zip(stores, taken, strict=True):
+        epochs = ", ".join(f"{r} {epoch}" for r, epoch in named.regions.items())
+        click.echo(f"{store}: epochs {epochs} are kept as {name!r}")
+    click.echo(f"{rows} rows in flight")
 
 
 def _cut(store: str, name: str, protocol: str, note: str, *, as_json: bool) -> None:

@@ -28,6 +28,8 @@ from riverlock.snapshot.verbs.inspection import QUARANTINE
 from riverlock.state.keys import group_range
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.format.records import Manifest
     from riverlock.snapshot.retention.compaction import Compaction
@@ -60,6 +62,8 @@ class Cleaner:
 
     catalog: Catalog
     retention: Retention
+    # Called when older epochs were deleted.
+    then: Callable[[], object] = lambda: None
     results: queue.SimpleQueue[Compacted] = field(default_factory=queue.SimpleQueue)
     _inbox: queue.Queue[Manifest | None] = field(
         default_factory=lambda: queue.Queue(maxsize=1)
@@ -128,6 +132,7 @@ class Cleaner:
         if self._swept is None or manifest.epoch >= self._swept + _SWEEP_EVERY:
             self._swept = manifest.epoch
             sweep(self.catalog, self.retention)
+            self.then()
 
     def _compact(self, manifest: Manifest, plan: Compaction) -> None:
         pieces = [

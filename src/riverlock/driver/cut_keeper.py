@@ -16,6 +16,8 @@ from riverlock.coordinator.cuts.cut import Protocol
 from riverlock.coordinator.cuts.events import Decided, Proposed, TimedOut
 from riverlock.coordinator.cuts.instructions import Abandon, Complete, DeclareDrained
 from riverlock.core.errors import RiverlockError
+from riverlock.driver.decided_epochs import DecidedEpochs
+from riverlock.driver.joint_keeper import JointKeeper
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.channels import channel_ends
 from riverlock.snapshot.format.cut_log import CutLog
@@ -24,8 +26,6 @@ from riverlock.snapshot.in_flight import alignment_us, between
 from riverlock.snapshot.timeline import spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from riverlock.coordinator.cuts.instructions import Instruction
     from riverlock.coordinator.cuts.topology import Topology
     from riverlock.core.clock import Clock
@@ -36,8 +36,6 @@ __all__ = ["CutKeeper"]
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
-# How many looks there are to one that lists what may have been skipped.
-_LIST_EVERY = 10
 
 
 @dataclass
@@ -55,8 +53,8 @@ class CutKeeper:
     clock: Clock
     _open: dict[int, CutProposal] = field(default_factory=dict)
     _known: int | None = None
-    _looks: int = 0
-    _next: dict[str, int] = field(default_factory=dict)
+    # Of snapshots over several flows.
+    _joint: dict[int, JointKeeper] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -64,6 +62,13 @@ class CutKeeper:
         """Know of nothing yet."""
         self._log = CutLog(self.storage)
         self._coordinator = CutCoordinator(self.topology)
+        self._decided = self._from_the_first()
+
+    def _from_the_first(self) -> dict[str, DecidedEpochs]:
+        return {
+            region: DecidedEpochs(Catalog(self.storage, region))
+            for region in self.topology.regions
+        }
 
     def start(self) -> None:
         """Follow the regions until it is stopped."""
@@ -96,19 +101,33 @@ class CutKeeper:
         """
         found = self._new()
         for proposal in found:
-            if not self._log.is_settled(proposal):
+            if self._log.is_settled(proposal):
+                continue
+            if proposal.joint is None:
                 self._open[proposal.number] = proposal
+            else:
+                joint = JointKeeper(self.storage, proposal, proposal.joint, self.clock)
+                self._joint[proposal.number] = joint
+        self._look_after_joint()
         if found:
             # Epochs that bear its marker may have been read before the cut was known.
             self._begin_again()
         if not self._open:
             return
-        self._looks += 1
         for region in self.topology.regions:
-            for manifest in self._decided(region):
+            for manifest in self._decided[region].new():
                 for order in self._coordinator.handle(_event(manifest)):
                     self._carry_out(order)
         self._look_at_clock()
+
+    def _look_after_joint(self) -> None:
+        """Do what is due for snapshots over several flows, whoever else is away."""
+        for number, keeper in [*self._joint.items()]:
+            try:
+                if keeper.look():
+                    del self._joint[number]
+            except RiverlockError as error:
+                log.warning("could not look after snapshot %s: %s", number, error)
 
     def _new(self) -> list[CutProposal]:
         """Return the cuts that were asked for since; at first, all that are open."""
@@ -122,32 +141,11 @@ class CutKeeper:
         return found
 
     def _begin_again(self) -> None:
-        self._coordinator, self._next = CutCoordinator(self.topology), {}
+        self._coordinator = CutCoordinator(self.topology)
+        self._decided = self._from_the_first()
         for number, proposal in self._open.items():
             protocol = Protocol(proposal.protocol)
             self._coordinator.handle(Proposed(cut=number, protocol=protocol))
-
-    def _decided(self, region: str) -> Iterator[Manifest]:
-        """Yield what a region has decided since; at first, all that is retained."""
-        catalog = Catalog(self.storage, region)
-        while True:
-            following = self._next.get(region, 0)
-            is_begun = region in self._next
-            found = catalog.find_manifest(following) if is_begun else None
-            if found is not None:
-                yield found
-                self._next[region] = following + 1
-                continue
-            # As a rule it is not decided yet. A listing costs more than to ask.
-            if is_begun and self._looks % _LIST_EVERY:
-                path = catalog.paths.manifest(following + 1)
-                if not self.storage.exists(path):
-                    return
-            # Or it was deleted, or its number is closed.
-            later = [e for e in catalog.epochs() if e >= following]
-            if not later:
-                return
-            self._next[region] = later[0]
 
     def _carry_out(self, order: Instruction) -> None:
         match order:

@@ -25,20 +25,17 @@ from riverlock.driver.ownership import Heartbeat
 from riverlock.driver.region_loop import RegionDriver
 from riverlock.driver.starting.adoption import Adoption
 from riverlock.driver.starting.continuing import check_continues, compiled_on
+from riverlock.driver.starting.joined_channels import registered
 from riverlock.driver.starting.loop_parts import LoopParts
 from riverlock.driver.starting.outlets import Arrears, opened_sinks
 from riverlock.driver.starting.source_readers import readers_of
 from riverlock.driver.starting.source_wait import SourceWait
 from riverlock.operators.endless_state import tell_endless_states
 from riverlock.program.graph import Read
-from riverlock.program.regions import channel_columns
+from riverlock.program.regions import channel_columns, features_of
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.claims import claim
-from riverlock.snapshot.format.records import (
-    REGIONS_FEATURE,
-    Change,
-    Stop,
-)
+from riverlock.snapshot.format.records import Change, Stop
 from riverlock.snapshot.format.requests import add_request, taken_at
 from riverlock.snapshot.format.run_status import Status
 from riverlock.snapshot.format.sealed import seal
@@ -314,6 +311,7 @@ class Run:
         if newest is not None:
             arrears(newest)
         cleaner = self._cleaner(stack)
+        cleaner.then = registered(self._catalog, record, readers, options.clock)
         driver = RegionDriver(
             plan=parts.plan(tasks.parallelism),
             catalog=self._catalog,
@@ -377,7 +375,7 @@ class Run:
                 flow.name,
                 key_groups=flow.key_groups,
                 now_us=now_us,
-                features=(REGIONS_FEATURE,) if flow.is_part else (),
+                features=features_of(flow),
             )
 
         known = opened() if catalog.storage.exists(FLOW) else None

@@ -26,7 +26,7 @@ from riverlock.driver.region_place import RegionPlace
 from riverlock.driver.region_run import Run
 from riverlock.driver.regular_snapshots import RegularSnapshots
 from riverlock.driver.starting.left_regions import check_left_regions
-from riverlock.program.regions import part_of, region_of, topology_of
+from riverlock.program.regions import is_joined, part_of, region_of, topology_of
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.stored_parameters import check_change
 from riverlock.snapshot.starts import announced
@@ -98,7 +98,7 @@ class RegionsRun:
         self._catalog = Catalog(storage)
         topology = topology_of(flow)
         names = chosen_regions(topology, options.region)
-        self._is_cut = bool(topology.channels)
+        self._is_cut = bool(topology.channels) or is_joined(flow)
         self._keeper = CutKeeper(storage, topology, options.clock)
         self._circles = circles_of(topology)
         over = {name: threading.Event() for name in names}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from riverlock.connectors.base.sink import check_dead_letter_sink
 from riverlock.connectors.base.source import Source
-from riverlock.connectors.channel.ends import LoopSource
+from riverlock.connectors.channel.ends import JoinedChannel, LoopSource
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.guarantees import EXACTLY_ONCE
 from riverlock.core.ids import MAIN_REGION, check_name
@@ -16,7 +16,7 @@ from riverlock.flow.engine_door import engines
 from riverlock.flow.other_streams import Helpful
 from riverlock.flow.stream import Stream
 from riverlock.program.drawing.drawn import drawn
-from riverlock.program.graph import Read
+from riverlock.program.graph import Read, told_time
 from riverlock.program.guarantees import check_guarantee
 from riverlock.program.loops import Loop
 from riverlock.program.program import Program
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from riverlock.driver.handle import Handle
     from riverlock.driver.run_options import RunKeywords
     from riverlock.program.drawing.graph_model import Graph
+    from riverlock.program.graph import Node
     from riverlock.replay.report import EpochReplay, Replay
     from riverlock.replay.stepping import Stepper
     from riverlock.snapshot.format.run_status import Status
@@ -111,7 +112,11 @@ class Flow(Helpful):
         program = self._program
         node = Read(uid=program.take_uid(uid, source.kind), source=source)
         columns = None if source.schema is None else schema_of(source.schema)
-        program.streams[node.uid] = Stream(program, node, columns)
+        entered: Node = node
+        if isinstance(source, JoinedChannel) and source.timed:
+            time = program.take_uid(f"{node.uid}-time", "event_time", of=node.uid)
+            entered = told_time(node, time)
+        program.streams[node.uid] = Stream(program, entered, columns)
         return program.streams[node.uid]
 
     def loop(

@@ -1,4 +1,4 @@
-"""What cuts a stream, and what closes a loop: ``region`` and ``feed``."""
+"""What a stream leaves its region by: ``region``, ``feed``, ``publish``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from riverlock.connectors.channel.ends import ChannelSink, ChannelSource, check_feeds
 from riverlock.coordinator.bounds import Bound
 from riverlock.core.errors import InvalidConfigError, InvalidFlowError
-from riverlock.core.hidden_columns import TIME
 from riverlock.core.ids import check_name
-from riverlock.program.graph import EventTime, Read, Write, comes_round, described
+from riverlock.program.graph import Read, Write, comes_round, described, told_time
 from riverlock.program.guarantees import declare_guarantee
 from riverlock.program.loops import loop_read_by
 from riverlock.program.region_options import Pace, agreed
@@ -108,14 +107,7 @@ class Regional:
         entered: Node = Read(uid=read, source=source, region=name)
         if is_timed:
             time = program.take_uid(f"{channel}-time", "event_time", of=channel)
-            entered = EventTime(
-                uid=time,
-                input=entered,
-                column=TIME,
-                delay_us=0,
-                is_told=True,
-                comes_round=comes_round(node),
-            )
+            entered = told_time(entered, time, comes_round=comes_round(node))
         return self._next(entered, self._schema)
 
     def feed(self, loop: Stream) -> None:
@@ -154,6 +146,25 @@ class Regional:
         entry.fed = Write(uid=entry.uid, input=self._node, sink=sink)
         entry.source.writer = region_of(self._node)
         program.writes.append(entry.fed)
+
+    def publish(self, name: str) -> Stream:
+        """Offer the stream to other flows: ``rl.sources.channel(store, name)``.
+
+        The rows of an epoch are in the channel when the epoch is decided. Epochs are
+        kept as those of any flow, and for as long as a flow that has begun to read
+        them needs them: see ``rl.stores.readers``.
+
+        Args:
+            name: Of the channel; keep it when the code changes.
+
+        Raises:
+            InvalidFlowError: Something else in the flow has the name.
+        """
+        program = self._program
+        program.take_uid(name, "channel")
+        sink = ChannelSink(name=name, reader=None)
+        program.writes.append(Write(uid=name, input=self._node, sink=sink))
+        return self._next(self._node, self._schema)
 
 
 def _check_bound(bound: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from riverlock.core.hidden_columns import TIME
 from riverlock.core.ids import MAIN_REGION
 from riverlock.core.user_lines import calling_line
 
@@ -35,6 +36,7 @@ __all__ = [
     "event_times_of",
     "inputs_of",
     "operator_times",
+    "told_time",
     "upstream",
 ]
 
@@ -178,6 +180,18 @@ class Write(Written):
 Node: TypeAlias = (
     Read | EventTime | Relational | RowWise | Union | Connect | Keyed | Output | Late
 )
+
+
+def told_time(node: Node, uid: str, *, comes_round: bool = False) -> EventTime:
+    """Return rows of a channel with the event times that they come with."""
+    return EventTime(
+        uid=uid,
+        input=node,
+        column=TIME,
+        delay_us=0,
+        is_told=True,
+        comes_round=comes_round,
+    )
 
 
 def upstream(node: Node) -> list[Node]:

@@ -52,6 +52,7 @@ class Program:
         paces: Options of regions, by name.
         region: Which part of the flow this is (``regions.part_of``).
         is_part: Whether the flow has channels: other regions, or loops.
+        is_joined: Whether the flow shares channels with other flows.
     """
 
     def __init__(self, name: str, *, key_groups: int, on_error: Sink | None) -> None:
@@ -83,6 +84,7 @@ class Program:
         self.paces: dict[str, Pace] = {}
         self.region = MAIN_REGION
         self.is_part = False
+        self.is_joined = False
         self._uids: dict[str, str] = {}
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
-from riverlock.connectors.channel.ends import ChannelSink
+from riverlock.connectors.channel.ends import ChannelSink, JoinedChannel
 from riverlock.coordinator.cuts.topology import Channel, Topology
 from riverlock.coordinator.plan import ChannelPlan
 from riverlock.core.errors import InvalidFlowError
@@ -27,7 +27,11 @@ from riverlock.program.graph import (
     upstream,
 )
 from riverlock.program.loops import check_closed, check_comes_back
-from riverlock.snapshot.format.records import ChannelColumns
+from riverlock.snapshot.format.records import (
+    JOINED_FEATURE,
+    REGIONS_FEATURE,
+    ChannelColumns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +45,9 @@ __all__ = [
     "Told",
     "channel_columns",
     "channel_plans",
+    "features_of",
     "has_time",
+    "is_joined",
     "part_of",
     "region_of",
     "regions_of",
@@ -90,8 +96,9 @@ def regions_of(program: Program) -> tuple[str, ...]:
     for node in roots:
         before.setdefault(region_of(node), set())
     for write in program.writes:
-        if isinstance(write.sink, ChannelSink) and not write.sink.is_back:
-            before.setdefault(write.sink.reader, set()).add(region_of(write))
+        sink = write.sink
+        if isinstance(sink, ChannelSink) and not sink.is_back and sink.reader:
+            before.setdefault(sink.reader, set()).add(region_of(write))
     try:
         return tuple(TopologicalSorter(before).static_order()) or (MAIN_REGION,)
     except CycleError as error:
@@ -119,11 +126,27 @@ def topology_of(program: Program) -> Topology:
                 is_back=w.sink.is_back,
             )
             for w in program.writes
-            if isinstance(w.sink, ChannelSink)
+            if isinstance(w.sink, ChannelSink) and w.sink.reader is not None
         ),
     )
     check_comes_back(program.loops.values(), found)
     return found
+
+
+def is_joined(program: Program) -> bool:
+    """Tell whether a flow shares channels with other flows."""
+    published = [
+        isinstance(w.sink, ChannelSink) and w.sink.reader is None
+        for w in program.writes
+    ]
+    read = [isinstance(r.source, JoinedChannel) for r in program.find(Read)]
+    return any(published) or any(read)
+
+
+def features_of(part: Program) -> tuple[str, ...]:
+    """Return what readers of a store must know because of the regions of its flow."""
+    regions = (REGIONS_FEATURE,) if part.is_part else ()
+    return (*regions, JOINED_FEATURE) if part.is_joined else regions
 
 
 def part_of(program: Program, region: str) -> Program:
@@ -141,6 +164,7 @@ def part_of(program: Program, region: str) -> Program:
         )
     part = copy.copy(program)
     part.region, part.is_part = region, len(known) > 1 or bool(program.loops)
+    part.is_joined = is_joined(program)
     part.loops = {u: e for u, e in program.loops.items() if e.node.region == region}
     part.keyed = [n for n in program.keyed if region_of(n) == region]
     part.writes = [w for w in program.writes if region_of(w) == region]

@@ -9,7 +9,7 @@ from riverlock.connectors.channel.committer import ChannelCommitter
 from riverlock.connectors.channel.stager import ChannelStager
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.suggestions import did_you_mean
-from riverlock.snapshot.format.records import CHANNEL
+from riverlock.snapshot.format.records import CHANNEL, PUBLISHED
 
 if TYPE_CHECKING:
     from riverlock.connectors.base.sink import SinkUse
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from riverlock.core.types import Schema
     from riverlock.storage.base import Storage
 
-__all__ = ["ChannelSink", "ChannelSource", "LoopSource", "check_feeds"]
+__all__ = ["ChannelSink", "ChannelSource", "JoinedChannel", "LoopSource", "check_feeds"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,18 +67,41 @@ class LoopSource:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class JoinedChannel:
+    """The end that another flow reads: ``rl.sources.channel``.
+
+    Attributes:
+        store: The store of the flow that publishes it.
+        name: The channel.
+        timed: Whether its rows have event times, which are taken over.
+    """
+
+    store: str
+    name: str
+    timed: bool = True
+    kind: str = CHANNEL
+    # Its columns are in the store, which need not be there yet.
+    schema: Schema | None = None
+
+    @property
+    def place(self) -> str:
+        """Which channel it is."""
+        return f"{self.name} of store {self.store}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ChannelSink:
     """The end that a region fills.
 
     Attributes:
         name: The channel.
-        reader: The region that reads it.
+        reader: The region that reads it; None: it is published, for other flows.
         columns: The columns that a loop was declared with; None: it is none.
         bound: How far that region may be behind before the writer waits.
     """
 
     name: str
-    reader: str
+    reader: str | None
     columns: Schema | None = None
     bound: Bound | None = None
     kind: str = CHANNEL
@@ -91,7 +114,7 @@ class ChannelSink:
     @property
     def place(self) -> str:
         """Who reads it: retention keeps what that region has not read."""
-        return f"region {self.reader}"
+        return PUBLISHED if self.reader is None else f"region {self.reader}"
 
     def stager(self, use: SinkUse) -> ChannelStager:
         """Return what stages rows inside tasks.

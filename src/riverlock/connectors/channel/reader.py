@@ -53,6 +53,11 @@ class ChannelReader:
         return self._source.name
 
     @property
+    def key(self) -> str:
+        """What tells it from other channels that a region reads."""
+        return self.channel
+
+    @property
     def writer(self) -> str:
         """The region that fills it."""
         return self._source.writer

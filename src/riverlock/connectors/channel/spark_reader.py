@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType
 
+from riverlock.connectors.channel.joined_reader import JoinedReader
 from riverlock.connectors.channel.reader import ChannelReader, file_rows
 from riverlock.core.hidden_columns import SEQ, TIME
 from riverlock.spark.structs import struct_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from riverlock.connectors.channel.ends import ChannelSource, LoopSource
     from riverlock.storage.base import Storage
 
-__all__ = ["SparkChannelReader"]
+__all__ = ["SparkChannelReader", "SparkJoinedReader"]
 
 # A position: the file in the highest bits, then the row in it.
 _ROW_BITS = 33
@@ -56,6 +57,10 @@ class SparkChannelReader(ChannelReader):
         spread = numbered.repartitionById(tasks, F.col("number") % tasks)
         read = _read_with(self._storage, self._uid, self._arrow())
         return spread.mapInArrow(read, struct.add(SEQ, LongType()))
+
+
+class SparkJoinedReader(JoinedReader, SparkChannelReader):
+    """The same for a channel of another flow."""
 
 
 def _read_with(

@@ -25,12 +25,15 @@ class Protocol(StrEnum):
     EPOCHS = "epochs"  # aligned, and nobody goes on before all are there
 
 
+#   over several flows, PROPOSED until all know of it:
+#           PROPOSED ──begun──► OPEN
 #   drain:  OPEN ──drained──► DRAINED ──┐
 #   others: OPEN ───────────────────────┴─► COMPLETE
 #           each of them ─────────────────► ABANDONED
 class Phase(Enum):
     """How far a cut has come."""
 
+    PROPOSED = auto()
     OPEN = auto()
     DRAINED = auto()
     COMPLETE = auto()

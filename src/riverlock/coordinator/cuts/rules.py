@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from riverlock.coordinator.cuts.cut import Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from riverlock.coordinator.cuts.cut import Cut
     from riverlock.coordinator.cuts.topology import Channel
@@ -34,16 +34,23 @@ class ChannelView:
         position: The first epoch of the writer that is not read yet.
         end: The first epoch of the writer that is not known to be decided.
         markers: The epoch of the writer that bears the marker, by number of the cut.
+        cuts: The cuts that the writer takes part in; None: all. For the others it is
+            like any source.
     """
 
     channel: Channel
     position: int
     end: int
     markers: Mapping[int, int] = field(default_factory=dict)
+    cuts: frozenset[int] | None = None
+
+    def carries(self, cut: int) -> bool:
+        """Tell whether the marker of a cut comes through this channel."""
+        return self.cuts is None or cut in self.cuts
 
     def place(self, cut: int) -> int | None:
         """Return where the marker of a cut is: after all rows of the cut."""
-        epoch = self.markers.get(cut)
+        epoch = self.markers.get(cut) if self.carries(cut) else None
         return None if epoch is None else epoch + 1
 
 
@@ -62,10 +69,13 @@ class RegionView:
     cuts: tuple[Cut, ...] = ()
     borne: frozenset[int] = frozenset()
 
-    @property
-    def is_head(self) -> bool:
-        """Whether markers begin here."""
-        return all(view.channel.is_back for view in self.inputs)
+    def is_head(self, cut: int) -> bool:
+        """Tell whether the markers of a cut begin here."""
+        return not self.forward(cut)
+
+    def forward(self, cut: int) -> list[ChannelView]:
+        """Return the channels whose markers this region waits for."""
+        return [v for v in self.inputs if v.carries(cut) and not v.channel.is_back]
 
     @property
     def unborne(self) -> tuple[Cut, ...]:
@@ -96,17 +106,20 @@ def permit(view: RegionView) -> Permit:
     """Return what the next epoch of a region may read."""
     ends, held_by = {}, {}
     for each in view.inputs:
-        end, cut = _end(each, view.unborne)
+        end, cut = _end(each, view)
         ends[each.channel.name] = end
         if cut is not None:
             held_by[each.channel.name] = cut
     return Permit(ends=ends, reads_sources=_reads_sources(view), held_by=held_by)
 
 
-def _end(view: ChannelView, unborne: Iterable[Cut]) -> tuple[int, int | None]:
+def _end(view: ChannelView, region: RegionView) -> tuple[int, int | None]:
     """Return how far a channel may be read, and the cut that says so."""
+    for cut in _pausing(region):
+        if not view.carries(cut.number):
+            return view.position, cut.number
     end, held_by = view.end, None
-    for cut in unborne:
+    for cut in region.unborne:
         place = view.place(cut.number)
         # Whoever is behind a marker already has read on because the cut was abandoned.
         if place is not None and view.position <= place < end:
@@ -115,14 +128,20 @@ def _end(view: ChannelView, unborne: Iterable[Cut]) -> tuple[int, int | None]:
 
 
 def _reads_sources(view: RegionView) -> bool:
-    for cut in view.cuts:
-        if cut.phase.is_settled:
-            continue
-        if cut.protocol is Protocol.DRAIN:
-            return False
-        if cut.protocol is Protocol.EPOCHS and cut.number in view.borne:
-            return False
-    return True
+    return not _pausing(view)
+
+
+def _pausing(view: RegionView) -> list[Cut]:
+    """Return the cuts that have sources wait."""
+    return [
+        cut
+        for cut in view.cuts
+        if not cut.phase.is_settled
+        and (
+            cut.protocol is Protocol.DRAIN
+            or (cut.protocol is Protocol.EPOCHS and cut.number in view.borne)
+        )
+    ]
 
 
 def bears(view: RegionView, ends: Mapping[str, int]) -> tuple[int, ...]:
@@ -141,9 +160,9 @@ def _bears(view: RegionView, cut: Cut, ends: Mapping[str, int]) -> bool:
     }
     if any(ends[name] > place for name, place in places.items()):
         return False  # it has read on: the cut was abandoned
-    if view.is_head:
+    if view.is_head(cut.number):
         return cut.is_marking or bool(places)
     if cut.protocol is Protocol.UNALIGNED:
         return bool(places)
-    forward = [v.channel.name for v in view.inputs if not v.channel.is_back]
+    forward = [v.channel.name for v in view.forward(cut.number)]
     return all(ends[name] == places.get(name) for name in forward)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from riverlock.connectors.channel.joined_reader import JoinedReader
 from riverlock.connectors.channel.reader import ChannelReader
 from riverlock.coordinator.cuts.cut import Cut, Phase, Protocol
 from riverlock.coordinator.cuts.rules import ChannelView, RegionView, bears, permit
@@ -79,22 +80,34 @@ class RegionCuts:
                 del self._open[number]
 
     def _cut(self, proposal: CutProposal) -> Cut:
-        protocol = Protocol(proposal.protocol)
-        is_drained = protocol is Protocol.DRAIN and self.log.is_drained(proposal.number)
-        phase = Phase.DRAINED if is_drained else Phase.OPEN
-        return Cut(number=proposal.number, protocol=protocol, phase=phase)
+        number, protocol = proposal.number, Protocol(proposal.protocol)
+        phase = Phase.OPEN
+        if protocol is Protocol.DRAIN and self.log.is_drained(number):
+            phase = Phase.DRAINED
+        elif proposal.joint is not None and self.log.begun(number) is None:
+            phase = Phase.PROPOSED
+        return Cut(number=number, protocol=protocol, phase=phase)
 
     def _channel(self, reader: ChannelReader, start: Any) -> ChannelView:
+        cuts, markers = None, reader.markers
+        if isinstance(reader, JoinedReader):
+            joint = {
+                p.joint.id: p.number
+                for p in self._open.values()
+                if p.joint is not None and reader.flow in p.joint.flows
+            }
+            cuts, markers = frozenset(joint.values()), reader.joint_markers(joint)
         return ChannelView(
             channel=Channel(
-                name=reader.channel,
+                name=reader.key,
                 writer=reader.writer,
                 reader=self.region,
                 is_back=reader.channel in self.back,
             ),
             position=reader.position(start),
             end=reader.end,
-            markers=reader.markers,
+            markers=markers,
+            cuts=cuts,
         )
 
 
@@ -110,7 +123,7 @@ class Intake:
     def limit(self, reader: Reader, start: Any, latest: Any) -> Any:
         """Return how far a source may be read, at most to ``latest``."""
         if isinstance(reader, ChannelReader):
-            return reader.until(latest, self.permit.ends[reader.channel])
+            return reader.until(latest, self.permit.ends[reader.key])
         return latest if self.permit.reads_sources else start
 
     def past_gaps(
@@ -127,7 +140,7 @@ class Intake:
         for uid, span in inputs.items():
             reader = readers[uid]
             if isinstance(reader, ChannelReader) and span.end == latest[uid]:
-                end = reader.past_gaps(span.end, self.permit.ends[reader.channel])
+                end = reader.past_gaps(span.end, self.permit.ends[reader.key])
                 found[uid] = msgspec.structs.replace(span, end=end)
         return found
 
@@ -149,7 +162,7 @@ class Intake:
     ) -> Markers:
         """Return what an epoch with these ranges says of cuts."""
         ends = {
-            reader.channel: reader.position(inputs[uid].end)
+            reader.key: reader.position(inputs[uid].end)
             for uid, reader in readers.items()
             if isinstance(reader, ChannelReader)
         }

@@ -164,7 +164,7 @@ class LoopParts:
                 readers,
                 frozenset(self.flow.loops),
             )
-            if self.flow.is_part
+            if self.flow.is_part or self.flow.is_joined
             else None,
             bounds=self._bounds(),
             passing=tuple(
@@ -188,7 +188,9 @@ class LoopParts:
         bounded = tuple(
             BoundedChannel(name=w.uid, reader=w.sink.reader, bound=w.sink.bound)
             for w in self.flow.writes
-            if isinstance(w.sink, ChannelSink) and w.sink.bound is not None
+            if isinstance(w.sink, ChannelSink)
+            and w.sink.bound is not None
+            and w.sink.reader is not None
         )
         if not bounded or self.lives is None:
             return None

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from riverlock.connectors.base.own_source import ReplayableSource
-from riverlock.connectors.channel.ends import ChannelSource, LoopSource
-from riverlock.connectors.channel.spark_reader import SparkChannelReader
+from riverlock.connectors.channel.ends import ChannelSource, JoinedChannel, LoopSource
+from riverlock.connectors.channel.joined_reader import end_of
+from riverlock.connectors.channel.spark_reader import (
+    SparkChannelReader,
+    SparkJoinedReader,
+)
 from riverlock.connectors.databases.reading.reader import SqlReader
 from riverlock.connectors.databases.source import Sql
 from riverlock.connectors.files.reading.reader import FilesReader
@@ -20,6 +24,7 @@ from riverlock.connectors.rows.spark_reader import SparkRowsReader
 from riverlock.connectors.spark_stream.landing import LandingReader
 from riverlock.core.errors import InvalidFlowError
 from riverlock.sources import Files, Generator, PythonSource, SparkStream
+from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,8 +59,8 @@ def reader_of(
         InvalidFlowError: Nothing reads it.
     """
     match node.source:
-        case ChannelSource() | LoopSource() as source:
-            return SparkChannelReader(spark, source, node.uid, place[0])
+        case ChannelSource() | LoopSource() | JoinedChannel() as source:
+            return _channel(spark, node.uid, source, place[0], takes_all=takes_all)
         case Files() as source:
             return FilesReader(spark, source, node.uid, place)
         case Generator() as source:
@@ -78,3 +83,18 @@ def reader_of(
                 expected="a source from rl.sources",
                 found=repr(other),
             )
+
+
+def _channel(
+    spark: SparkSession,
+    uid: str,
+    source: ChannelSource | LoopSource | JoinedChannel,
+    storage: Storage,
+    *,
+    takes_all: bool,
+) -> Reader:
+    if not isinstance(source, JoinedChannel):
+        return SparkChannelReader(spark, source, uid, storage)
+    there = open_storage(source.store)
+    joined = SparkJoinedReader(spark, end_of(source), uid, there)
+    return joined.join(takes_all=takes_all)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from riverlock.connectors.base.own_source import ReplayableSource
-from riverlock.connectors.channel.ends import ChannelSource, LoopSource
+from riverlock.connectors.channel.ends import ChannelSource, JoinedChannel, LoopSource
+from riverlock.connectors.channel.joined_reader import JoinedReader, end_of
 from riverlock.connectors.channel.reader import ChannelReader
 from riverlock.connectors.generator.source_numbers import NumbersReader, is_numbers
 from riverlock.connectors.own_source.table_reader import TableReader
@@ -22,6 +23,7 @@ from riverlock.engines.local.deployment import LocalDeployment
 from riverlock.engines.local.refusals import needs_spark
 from riverlock.sinks import EpochFunction
 from riverlock.sources import Generator
+from riverlock.storage.open import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,6 +72,10 @@ class LocalEngine:
         source = node.source
         if isinstance(source, ChannelSource | LoopSource):
             return ChannelReader(source, node.uid, storage)
+        if isinstance(source, JoinedChannel):
+            there = open_storage(source.store)
+            joined = JoinedReader(end_of(source), node.uid, there)
+            return joined.join(takes_all=self._options.available_now)
         if isinstance(source, Rows):
             return RowsReader(source)
         if isinstance(source, Generator) and is_numbers(source):

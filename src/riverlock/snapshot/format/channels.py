@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import StorageNotFoundError
-from riverlock.snapshot.format.records import CHANNEL, Record
+from riverlock.snapshot.format.records import CHANNEL, PUBLISHED, Record
 from riverlock.snapshot.format.sealed import seal, unseal
 from riverlock.snapshot.format.store_layout import channel_path, number_in, numbered
 
@@ -29,6 +29,7 @@ __all__ = [
     "channels_of",
     "passed_files",
     "positions",
+    "published",
 ]
 
 
@@ -105,27 +106,44 @@ def positions(manifest: Manifest) -> Iterator[tuple[str | None, int, int]]:
 def channels_of(manifest: Manifest) -> Iterator[tuple[str, str, bool]]:
     """Yield each channel that an epoch fills: its reader, and if it closes a loop."""
     for uid, output in manifest.outputs.items():
-        if output.kind == CHANNEL:
+        if output.kind == CHANNEL and output.place != PUBLISHED:
             yield uid, output.place.removeprefix("region "), output.is_back
 
 
+def published(manifest: Manifest) -> Iterator[str]:
+    """Yield each channel that an epoch fills for other flows (§7.2)."""
+    for uid, output in manifest.outputs.items():
+        if output.kind == CHANNEL and output.place == PUBLISHED:
+            yield uid
+
+
 def channel_positions(manifest: Manifest) -> Iterator[tuple[str, str, int]]:
-    """Yield each channel of a region that an epoch reads: region, name, from where."""
+    """Yield each channel of a region that an epoch reads: region, name, from where.
+
+    Channels of other flows are not among them.
+    """
     for span in manifest.inputs.values():
-        start = span.start
-        if isinstance(start, dict) and "region" in start and "channel" in start:
+        if _is_inside(span.start):
+            start = span.start
             yield start["region"], start["channel"], start["epoch"]
 
 
 def channel_ends(manifest: Manifest) -> Iterator[tuple[str, str, str, int]]:
     """Yield each channel of a region that an epoch read: source, region, name, end.
 
-    The end is the first epoch of that region that was not read yet.
+    The end is the first epoch of that region that was not read yet. Channels of other
+    flows are not among them.
     """
     for uid, span in manifest.inputs.items():
-        end = span.end
-        if isinstance(end, dict) and "region" in end and "channel" in end:
+        if _is_inside(span.end):
+            end = span.end
             yield uid, end["region"], end["channel"], end["epoch"]
+
+
+def _is_inside(offset: Any) -> bool:
+    """Tell whether an offset is one of a channel of the same flow."""
+    is_channel = isinstance(offset, dict) and {"region", "channel"} <= offset.keys()
+    return is_channel and "flow" not in offset
 
 
 def passed_files(storage: Storage, manifests: Iterable[Manifest]) -> list[Entry]:

@@ -11,23 +11,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import SnapshotCorruptedError, StorageNotFoundError
-from riverlock.snapshot.format.records import CutAbandoned, CutProposal, Named
+from riverlock.snapshot.format.cuts.cut_records import CutAbandoned
+from riverlock.snapshot.format.records import CutProposal, Named
 from riverlock.snapshot.format.sealed import seal, unseal
 from riverlock.snapshot.format.store_layout import (
     ABANDONED,
     CUTS,
     SNAPSHOTS,
     abandoned_path,
+    begun_path,
     cut_path,
+    decided_path,
     drained_path,
     numbered,
     records,
     snapshot_path,
 )
+from riverlock.snapshot.joint.joint_records import CutBegun, CutDecided
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from riverlock.snapshot.format.records import JointCut
     from riverlock.storage.base import Storage
 
 __all__ = ["CutLog", "Found"]
@@ -52,8 +57,15 @@ class CutLog:
 
     storage: Storage
 
-    def propose(
-        self, name: str, *, protocol: str, asked_us: int, timeout_us: int, note: str
+    def propose(  # noqa: PLR0913 - the fields of a record
+        self,
+        name: str,
+        *,
+        protocol: str,
+        asked_us: int,
+        timeout_us: int,
+        note: str,
+        joint: JointCut | None = None,
     ) -> CutProposal:
         """Ask for a cut; return once that is durable."""
         while True:
@@ -64,6 +76,7 @@ class CutLog:
                 asked_us=asked_us,
                 timeout_us=timeout_us,
                 note=note,
+                joint=joint,
             )
             path = cut_path(proposal.number)
             if self.storage.put_if_absent(path, seal(proposal)):
@@ -173,3 +186,36 @@ class CutLog:
     def declare_drained(self, number: int) -> None:
         """Say that all channels are empty."""
         self.storage.put_if_absent(drained_path(number), b"{}")
+
+    def joint_id(self, number: int) -> str:
+        """Return the id of a cut over several flows; empty for any other one."""
+        found = self._proposal(number)
+        return "" if found is None or found.joint is None else found.joint.id
+
+    def begun(self, number: int) -> CutBegun | None:
+        """Return what says that all flows of a cut know of it."""
+        path = begun_path(number)
+        try:
+            return unseal(self.storage.get(path), CutBegun, path=path)
+        except StorageNotFoundError:
+            return None
+
+    def begin(self, number: int, numbers: dict[str, int]) -> None:
+        """Say that all flows of a cut know of it."""
+        record = CutBegun(number=number, numbers=numbers)
+        self.storage.put_if_absent(begun_path(number), seal(record))
+
+    def decision(self, cut: str) -> CutDecided | None:
+        """Return what became of a cut over several flows; asked of its head."""
+        path = decided_path(cut)
+        try:
+            return unseal(self.storage.get(path), CutDecided, path=path)
+        except StorageNotFoundError:
+            return None
+
+    def decide(self, decision: CutDecided) -> CutDecided:
+        """Decide a cut over several flows, unless that was done; return what holds."""
+        path = decided_path(decision.id)
+        if self.storage.put_if_absent(path, seal(decision)):
+            return decision
+        return unseal(self.storage.get(path), CutDecided, path=path)

@@ -17,7 +17,6 @@ __all__ = [
     "Change",
     "ChannelColumns",
     "Closed",
-    "CutAbandoned",
     "CutProposal",
     "FileList",
     "Flow",
@@ -25,6 +24,7 @@ __all__ = [
     "ForkRecord",
     "InFlight",
     "InputRange",
+    "JointCut",
     "LeaseRecord",
     "ListedFiles",
     "Manifest",
@@ -36,7 +36,6 @@ __all__ = [
     "PartitionTime",
     "Request",
     "Rescale",
-    "Restoring",
     "Run",
     "SinkOutput",
     "Start",
@@ -54,9 +53,13 @@ PARENTS_FEATURE = "parents"
 REGIONS_FEATURE = "regions"
 # Manifests may refer to lists of state files (§4.6).
 LISTS_FEATURE = "lists"
-FEATURES = frozenset({PARENTS_FEATURE, REGIONS_FEATURE, LISTS_FEATURE})
+# The flow shares channels and snapshots with other flows (§7.2).
+JOINED_FEATURE = "joined"
+FEATURES = frozenset({PARENTS_FEATURE, REGIONS_FEATURE, LISTS_FEATURE, JOINED_FEATURE})
 # The kind of an output that another region reads.
 CHANNEL = "channel"
+# The place of one that other flows may read.
+PUBLISHED = "published"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,6 +76,8 @@ class InFlight(Record, frozen=True):
     end: int
     rows: int = 0
     bytes: int = 0
+    # The id of the flow that reads, if it is another one.
+    flow: str = ""
 
 
 class Origin(Record, frozen=True):
@@ -364,6 +369,15 @@ class Manifest(Record, frozen=True):
     metrics: dict[str, Any] = {}
 
 
+class JointCut(Record, frozen=True):
+    """A cut over several flows, as each of them has it (§6.6)."""
+
+    id: str
+    # Where it is decided; and all stores, by the id of the flow.
+    head: str
+    flows: dict[str, str]
+
+
 class Named(Record, frozen=True):
     """``snapshots/<name>.json``: pins one epoch of each region."""
 
@@ -381,6 +395,8 @@ class Named(Record, frozen=True):
     tokens: dict[str, str] = {}
     # How long each region took from the first marker it could see to its own.
     alignment_us: dict[str, int] = {}
+    # Of one over several flows.
+    joint: JointCut | None = None
 
 
 class CutProposal(Record, frozen=True):
@@ -393,26 +409,8 @@ class CutProposal(Record, frozen=True):
     # How long regions may take to bear the marker.
     timeout_us: int
     note: str = ""
-
-
-class CutAbandoned(Record, frozen=True):
-    """``cuts/abandoned/<n>.json``: nobody waits for a cut any more (§6.4)."""
-
-    number: int
-    why: str
-    # It was complete, and its name was taken away since.
-    is_dropped: bool = False
-
-
-class Restoring(Record, frozen=True):
-    """``restoring.json``: all regions go back to a snapshot (§6.5)."""
-
-    name: str
-    regions: dict[str, int]
-    # The newest epoch of each region when it was decided.
-    last: dict[str, int]
-    asked_us: int
-    keep_output: bool = False
+    # Other flows take part.
+    joint: JointCut | None = None
 
 
 class LeaseRecord(Record, frozen=True):

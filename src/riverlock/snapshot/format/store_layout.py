@@ -15,8 +15,10 @@ __all__ = [
     "FLOW",
     "RegionPaths",
     "abandoned_path",
+    "begun_path",
     "channel_path",
     "cut_path",
+    "decided_path",
     "drained_path",
     "epoch_of",
     "fork_path",
@@ -24,6 +26,7 @@ __all__ = [
     "number_in",
     "numbered",
     "parent_path",
+    "reader_path",
     "records",
     "sink_path",
     "snapshot_path",
@@ -39,6 +42,8 @@ FORKING = "fork.json"
 CHANNELS = "channels/"
 CUTS = "cuts/"
 ABANDONED = f"{CUTS}abandoned/"
+# The flows that read channels of this one.
+READERS = "readers/"
 # What says that all regions go back to a snapshot.
 RESTORING = "restoring.json"
 REGIONS = "regions/"
@@ -201,6 +206,21 @@ def drained_path(number: int) -> str:
 def abandoned_path(number: int) -> str:
     """What says that a cut was given up."""
     return f"{ABANDONED}{number:012d}.json"
+
+
+def begun_path(number: int) -> str:
+    """What says that all flows of a cut know of it."""
+    return f"{CUTS}begun/{number:012d}.json"
+
+
+def decided_path(cut: str) -> str:
+    """What became of a cut over several flows, in the store of one of them."""
+    return f"{CUTS}decided/{cut}.json"
+
+
+def reader_path(flow: str, uid: str) -> str:
+    """The record of another flow's source that reads a channel of this store."""
+    return f"{READERS}{flow}/{uid}.json"
 
 
 def sink_path(uid: str) -> str:

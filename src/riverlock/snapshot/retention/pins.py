@@ -1,4 +1,4 @@
-"""What keeps epochs from retention: names, leases, forks, other regions."""
+"""What keeps epochs from retention: names, leases, forks, other regions and flows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import SnapshotNotFoundError, StorageNotFoundError
 from riverlock.snapshot.format.channels import channel_positions, channels_of
-from riverlock.snapshot.format.records import ForkRecord, LeaseRecord, Restoring
+from riverlock.snapshot.format.cuts.cut_records import Restoring
+from riverlock.snapshot.format.records import ForkRecord, LeaseRecord
 from riverlock.snapshot.format.sealed import unseal
 from riverlock.snapshot.format.store_layout import (
     FORKS,
@@ -16,6 +17,7 @@ from riverlock.snapshot.format.store_layout import (
     RESTORING,
     records,
 )
+from riverlock.snapshot.joint.channel_readers import channel_readers
 from riverlock.snapshot.kept_epochs import held_by, held_for
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class Pin:
     """One reason why an epoch is kept."""
 
     epoch: int
-    kind: str  # name, lease, fork, restore, channel
+    kind: str  # name, lease, fork, restore, channel, reader
     name: str
     # Whether all epochs from this one on are kept.
     is_onward: bool = False
@@ -78,7 +80,8 @@ def pins(catalog: Catalog, *, now_us: int) -> list[Pin]:
         for region, epoch in held_for(fork)
         if region == catalog.region
     ]
-    return found + _going_back(catalog) + _readers(catalog)
+    found += _going_back(catalog)
+    return found + _readers(catalog) + _other_flows(catalog)
 
 
 def _going_back(catalog: Catalog) -> list[Pin]:
@@ -89,6 +92,15 @@ def _going_back(catalog: Catalog) -> list[Pin]:
             epoch = record.regions[catalog.region]
             return [Pin(epoch=epoch, kind="restore", name=record.name)]
     return []
+
+
+def _other_flows(catalog: Catalog) -> list[Pin]:
+    """Return what keeps the rows that other flows may still read."""
+    return [
+        Pin(epoch=r.first, kind="reader", name=r.name, is_onward=True)
+        for r in channel_readers(catalog.storage)
+        if r.writer == catalog.region
+    ]
 
 
 def _readers(catalog: Catalog) -> list[Pin]:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import RiverlockError, SnapshotError, StorageNotFoundError
 from riverlock.snapshot.format.channels import Segment
+from riverlock.snapshot.format.cuts.cut_records import CutAbandoned, Restoring
 from riverlock.snapshot.format.parents import locate
 from riverlock.snapshot.format.records import (
     CHANNEL,
-    CutAbandoned,
     CutProposal,
     Expiring,
     ForkRecord,
@@ -24,7 +24,6 @@ from riverlock.snapshot.format.records import (
     Named,
     Origin,
     Request,
-    Restoring,
     Run,
     SinkPlace,
     Start,
@@ -33,6 +32,7 @@ from riverlock.snapshot.format.references import source_lists, state_files
 from riverlock.snapshot.format.run_status import Status
 from riverlock.snapshot.format.sealed import checksum, read_hint, unseal
 from riverlock.snapshot.format.store_layout import FORKING, RESTORING, SINKS, epoch_of
+from riverlock.snapshot.joint.joint_records import CutBegun, CutDecided, ReaderRecord
 from riverlock.snapshot.kept_epochs import held_by
 from riverlock.snapshot.owner import Beat
 from riverlock.snapshot.verbs.verify import EpochReport, verify
@@ -55,6 +55,9 @@ _SEALED: dict[str, Any] = {
     r"leases/[^/]+\.json": LeaseRecord,
     r"cuts/\d+\.json": CutProposal,
     r"cuts/abandoned/\d+\.json": CutAbandoned,
+    r"cuts/begun/\d+\.json": CutBegun,
+    r"cuts/decided/[^/]+\.json": CutDecided,
+    r"readers/[^/]+/[^/]+\.json": ReaderRecord,
     re.escape(RESTORING): Restoring,
     r"forks/[^/]+\.json": ForkRecord,
     r"parents/[^/]+\.json": Origin,

@@ -17,7 +17,7 @@ from riverlock.core.errors import (
 )
 from riverlock.snapshot.claims import check_stopped
 from riverlock.snapshot.format.cut_log import CutLog
-from riverlock.snapshot.format.records import Restoring
+from riverlock.snapshot.format.cuts.cut_records import Restoring
 from riverlock.snapshot.format.sealed import unseal
 from riverlock.snapshot.format.store_layout import RESTORING
 from riverlock.snapshot.verbs.restore import plan_restore, restore

@@ -126,3 +126,58 @@ def test_a_head_bears_when_it_hears_of_the_cut() -> None:
 
     drained = Cut(number=4, protocol=Protocol.DRAIN, phase=Phase.DRAINED)
     assert bears(RegionView(region="a", inputs=(), cuts=(drained,)), {}) == (4,)
+
+
+def _among_flows(protocol: Protocol, *, borne: bool = False) -> RegionView:
+    """Return a region of a flow whose cut the writer of one channel knows nothing of.
+
+    Markers of that writer's own cuts are not ours, whatever their numbers.
+    """
+    inputs = (
+        ChannelView(channel=LEFT, position=3, end=10, markers={1: 5}),
+        ChannelView(channel=RIGHT, position=2, end=10, cuts=frozenset({7})),
+    )
+    return RegionView(
+        region="join",
+        inputs=inputs,
+        cuts=(Cut(number=1, protocol=protocol),),
+        borne=frozenset({1} if borne else ()),
+    )
+
+
+def test_a_channel_from_outside_of_a_cut_is_like_a_source() -> None:
+    aligned = _among_flows(Protocol.ALIGNED)
+
+    assert permit(aligned).ends == {"left": 6, "right": 10}
+    assert bears(aligned, {"left": 6, "right": 4}) == (1,)
+    assert bears(aligned, {"left": 5, "right": 4}) == ()
+
+    for waiting in (
+        _among_flows(Protocol.DRAIN),
+        _among_flows(Protocol.EPOCHS, borne=True),
+    ):
+        assert permit(waiting).ends["right"] == 2
+        assert permit(waiting).held_by["right"] == 1
+        assert not permit(waiting).reads_sources
+
+
+def test_a_region_that_only_reads_from_outside_is_a_head() -> None:
+    alone = RegionView(
+        region="join",
+        inputs=(ChannelView(channel=RIGHT, position=2, end=10, cuts=frozenset()),),
+        cuts=(Cut(number=1, protocol=Protocol.ALIGNED),),
+    )
+
+    assert alone.is_head(1)
+    assert bears(alone, {"right": 9}) == (1,)
+
+
+def test_no_head_bears_a_cut_that_not_all_flows_know_of() -> None:
+    early = RegionView(
+        region="join",
+        inputs=(),
+        cuts=(Cut(number=1, protocol=Protocol.ALIGNED, phase=Phase.PROPOSED),),
+    )
+
+    assert bears(early, {}) == ()
+    assert permit(early).reads_sources

@@ -65,7 +65,7 @@ def _bears_however_far_it_read(
 def _bears_before_it_is_drained(
     view: RegionView, ends: dict[str, int]
 ) -> tuple[int, ...]:
-    early = [c.number for c in view.unborne] if view.is_head else []
+    early = [c.number for c in view.unborne if view.is_head(c.number)]
     return tuple({*early, *bears(view, ends)})
 
 

@@ -1,0 +1,1 @@
+"""What is stored of cuts besides the snapshots that come of them."""

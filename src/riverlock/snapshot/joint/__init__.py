@@ -1,0 +1,1 @@
+"""What several flows share: who reads whose channels, and snapshots over all."""
