@@ -125,7 +125,7 @@ def lease(
 ) -> AbstractContextManager[Lease]:
     """Keep an epoch while it is read: ``with rl.stores.lease("store@41"): ...``.
 
-    Who reads for longer calls ``renew()`` of what ``with`` gives.
+    To read for longer, call ``renew()`` on what ``with`` returns.
 
     Raises:
         SnapshotNotFoundError: There is no such epoch.

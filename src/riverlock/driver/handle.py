@@ -138,8 +138,8 @@ class Handle:
 
         All tasks have the new values from the same epoch on, which follows at once and
         records them; this call waits for it. The store keeps them: the next run has
-        them too, whatever the default in its code. Of a flow with several regions, the
-        epoch is one of the operator's region.
+        them too, whatever the default in its code. With several regions, the epoch is
+        that of the operator's region.
 
         Raises:
             InvalidConfigError: There is no such parameter, or a value is not of its

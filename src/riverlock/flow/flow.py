@@ -127,7 +127,7 @@ class Flow(Helpful):
         region: str = MAIN_REGION,
         max_rounds: int | None = None,
     ) -> Stream:
-        """Begin a stream of what comes round: ``stream.feed(loop)`` closes it.
+        """Begin a stream of rows that come round: ``stream.feed(loop)`` closes it.
 
         What an epoch feeds is input of a later one, once and in order. A bounded input
         has ended when the sources have and the loop is empty.
@@ -206,8 +206,8 @@ class Flow(Helpful):
     def abandoned(self, *sinks: str, epoch: int) -> Flow:
         """Give up the rows of an epoch that wait for sinks.
 
-        A start that is refused because of such rows names sink and epoch. No other
-        epoch is concerned.
+        A start that is refused because of such rows names sink and epoch. The rows of
+        other epochs are kept.
 
         Args:
             sinks: Uids of sinks.
@@ -272,7 +272,7 @@ class Flow(Helpful):
           rows per epoch adapt to it. None: all take ``max_rows_per_epoch``.
         - ``max_rows_per_epoch``: Rows an epoch takes at most, shared by its sources.
           Files are taken whole, at least one.
-        - ``max_epochs``: Stop after so many epochs.
+        - ``max_epochs``: Stop after this many epochs.
         - ``restart``: What to do when an epoch fails for a reason that may pass.
         - ``retain_epochs``: How many epochs are kept to go back to; default: 20.
         - ``grace``: How long files that nothing refers to are kept, by default
@@ -304,8 +304,8 @@ class Flow(Helpful):
     def start(self, store: str, **options: Unpack[RunKeywords]) -> Handle:
         """Run in a thread of its own; return once the flow owns its store.
 
-        If a source does not answer, it returns while the run waits for it: the handle
-        tells so, and can stop it.
+        If a source does not answer, it returns while the run waits for it: its handle
+        says so, and can stop it.
 
         Args:
             store: Directory or object-store URI that holds the flow's state.

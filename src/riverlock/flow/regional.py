@@ -67,18 +67,18 @@ class Regional:
                 them, where the sink can take them then, and may repeat. ``at most
                 once``: rows are handed over once, and after a failure the region goes
                 on with the newest input, so rows may be missing. State is right in all
-                three. Of a region that is entered twice, say it once, or twice the
-                same.
+                three. If several streams enter the region, say it at one of them, or
+                the same at each.
             uid: Stable name of the channel; keep it when the code changes.
             bound: How much may wait in the channel before this region stops reading.
             parallelism: Tasks per keyed stage of that region.
             max_rows_per_epoch: Rows an epoch of it takes at most.
-            epoch_target: How long an epoch of it should take. Of these three, what is
-                left out is as in ``run``; the first stream that enters says it for all.
+            epoch_target: How long an epoch of it should take. What is left out of these
+                three is as in ``run``; the first stream that enters decides for all.
 
         Raises:
-            InvalidFlowError: The stream is in that region, or the options are others
-                than those of a stream that enters it too.
+            InvalidFlowError: The stream is in that region, or another stream enters it
+                with other options.
             InvalidConfigError: An option makes no sense.
         """
         check_name("region", name)
