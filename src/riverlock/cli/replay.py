@@ -26,6 +26,7 @@ _SHOWN = 10
 @command("replay")
 @click.argument("epochs", metavar="STORE@EPOCH[..LAST]")
 @click.argument("app", metavar="APP.py[:FLOW]", type=click.Path())
+@click.option("--region", help="Of several regions, the one whose epochs these are.")
 @click.option("--operator", metavar="UID", help="Which operator --key and --pdb mean.")
 @click.option(
     "--key",
@@ -42,6 +43,7 @@ def replay(  # noqa: PLR0913 - the options of the command
     *,
     epochs: str,
     app: str,
+    region: str | None,
     operator: str | None,
     key: str | None,
     debug_here: bool,
@@ -71,12 +73,13 @@ def replay(  # noqa: PLR0913 - the options of the command
       riverlock replay store@120..130 app.py --diff --full
       riverlock replay store@127 app.py --operator velocity --key ann --pdb
     """
-    store, first, last = _epochs(epochs)
+    store, first, last = _epochs(epochs, region)
     flow = open_app(parse(app), master=master, conf=conf)
     found = flow.replay(
         store,
         first,
         last,
+        region=region,
         operator=operator,
         key=None if key is None else _key(key),
         stepper=_stepper() if debug_here else None,
@@ -95,7 +98,7 @@ def replay(  # noqa: PLR0913 - the options of the command
     return 0 if found.matches and not found.saw_nothing else 1
 
 
-def _epochs(given: str) -> tuple[str, int, int]:
+def _epochs(given: str, region: str | None) -> tuple[str, int, int]:
     """Take ``STORE@120..130`` apart."""
     store, at, span = given.rpartition("@")
     if not at or not store or not span:
@@ -106,6 +109,8 @@ def _epochs(given: str) -> tuple[str, int, int]:
             hint="see what exists: riverlock snapshots STORE",
         )
     catalog = open_catalog(store)
+    if region is not None:
+        catalog = catalog.of(region)
     begin, dots, end = span.partition("..")
     first = _number(catalog, begin)
     last = _number(catalog, end or None) if dots else first

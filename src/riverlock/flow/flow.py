@@ -342,6 +342,7 @@ class Flow(Helpful):
         first: int,
         last: int | None = None,
         *,
+        region: str | None = None,
         operator: str | None = None,
         key: object = None,
         stepper: Stepper | None = None,
@@ -359,6 +360,7 @@ class Flow(Helpful):
             store: Directory or object-store URI that holds the flow's state.
             first: The first epoch; the snapshot before it must be kept.
             last: The last epoch; by default only the first.
+            region: Of a flow with several regions, the one whose epochs these are.
             operator: Which operator ``key`` and ``stepper`` refer to; may be left out
                 if there is only one.
             key: Process only this key: a value, or a list for several key columns.
@@ -382,6 +384,7 @@ class Flow(Helpful):
             store,
             first,
             last,
+            region=region,
             operator=operator,
             key=key,
             stepper=stepper,

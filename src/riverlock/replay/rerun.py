@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from riverlock.connectors.builtin_stagers import FileStager, TableStager
+from riverlock.connectors.channel.stager import ChannelStager
 from riverlock.coordinator.epoch import PlannedInputs
 from riverlock.coordinator.instructions import RunStage
 from riverlock.core.errors import (
@@ -28,6 +29,7 @@ from riverlock.core.errors import (
 from riverlock.driver.starting.adoption import adopted
 from riverlock.driver.starting.source_readers import readers_of
 from riverlock.operators.base import BuiltIn
+from riverlock.program.regions import part_of, regions_of
 from riverlock.replay.comparison import (
     Entries,
     OutputComparison,
@@ -77,6 +79,7 @@ def replay(  # noqa: PLR0913 - keywords, each with a default
     first: int,
     last: int | None = None,
     *,
+    region: str | None = None,
     operator: str | None = None,
     key: object = None,
     stepper: Stepper | None = None,
@@ -87,7 +90,6 @@ def replay(  # noqa: PLR0913 - keywords, each with a default
     The caller opens and closes the engine.
     """
     catalog = Catalog(open_storage(store))
-    catalog.check_one_region("replay")
     found = catalog.flow()
     if found.name != flow.name:
         raise InvalidConfigError(
@@ -95,6 +97,8 @@ def replay(  # noqa: PLR0913 - keywords, each with a default
             expected=f"the store of flow {flow.name!r}",
             found=f"flow {found.name!r}",
         )
+    flow = _part(flow, region)
+    catalog = catalog.of(flow.region)
     manifests = _manifests(catalog, first, first if last is None else last)
     with ExitStack() as stack:
         readers = readers_of(flow, engine, catalog.storage, stack)
@@ -115,6 +119,24 @@ def replay(  # noqa: PLR0913 - keywords, each with a default
             stepper=stepper,
         )
         return run.run(*manifests, on_epoch=on_epoch or (lambda _: None))
+
+
+def _part(flow: Program, region: str | None) -> Program:
+    """Return the program of the region whose epochs are run.
+
+    Raises:
+        InvalidConfigError: There are several regions, and none is named.
+        InvalidFlowError: There is no such region.
+    """
+    known = regions_of(flow)
+    if region is None and len(known) > 1:
+        raise InvalidConfigError(
+            "replay",
+            expected="the region whose epochs are meant",
+            found=f"none, of regions {', '.join(known)}",
+            hint="name it: region=, or --region",
+        )
+    return part_of(flow, region or known[0])
 
 
 def _manifests(
@@ -361,7 +383,8 @@ class _Replayer:
     def _stager(self, uid: str, stager: Stager) -> Stager:
         if isinstance(stager, FileStager):
             return dataclasses.replace(stager, path=str(self.scratch / "sinks" / uid))
-        return stager if isinstance(stager, TableStager) else TableStager(sink=uid)
+        is_ours = isinstance(stager, TableStager | ChannelStager)
+        return stager if is_ours else TableStager(sink=uid)
 
     def _after(
         self,

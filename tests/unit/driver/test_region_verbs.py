@@ -353,3 +353,17 @@ def test_a_snapshot_copies_no_rows(tmp_path: Path) -> None:
     assert 0 < flying < sum(listed.values())
     record = next(e for e in storage.list("snapshots/") if "v1" in e.path)
     assert record.size < flying
+
+
+def test_epochs_of_each_region_are_replayed(tmp_path: Path) -> None:
+    store, given = str(tmp_path / "s"), transfers(60)
+    run(ledger(given), store, max_rows_per_epoch=20)
+    flow = ledger(given)
+    with pytest.raises(InvalidConfigError, match="east"):
+        flow.replay(store, 0, execution="local")
+    for region in REGIONS:
+        last = Catalog(open_storage(store), region).resolve(None).epoch
+        found = flow.replay(store, 0, last, region=region, execution="local")
+        assert found.matches
+        assert sum(epoch.rows for epoch in found.epochs) > 0
+        assert any(epoch.states for epoch in found.epochs)
