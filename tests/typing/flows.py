@@ -311,6 +311,7 @@ def running(flow: rl.Flow, spark: SparkSession | None = None) -> None:
         handle.stop(savepoint="end")
     watermark: datetime | None = handle.status().watermark
     replay: rl.Replay = flow.replay("store/", epoch, epoch + 1, operator="v", key="ann")
+    print(flow.replay("store/", epoch, region="billing", execution="local").matches)
     if not replay.matches and replay.is_same_code:
         print([e.epoch for e in replay.epochs], replay.changes, replay.key_rows)
     print(status.epoch, status.lag_rows, status.error, named, watermark)
