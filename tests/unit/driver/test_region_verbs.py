@@ -367,3 +367,60 @@ def test_epochs_of_each_region_are_replayed(tmp_path: Path) -> None:
         assert found.matches
         assert sum(epoch.rows for epoch in found.epochs) > 0
         assert any(epoch.states for epoch in found.epochs)
+
+
+def test_a_fork_that_dies_half_way_is_completed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, fork, given = str(tmp_path / "s"), str(tmp_path / "fork"), transfers(60)
+    snapshot_of_a_backlog(store, given, "v1", protocol="unaligned")
+    for point, times in (("V1", 1), ("V2", 3), ("V3", 1), ("V4", 1)):
+        left = [times]
+
+        def die(name: str, point: str = point, left: list[int] = left) -> None:
+            left[0] -= name == point
+            if name == point and left[0] == 0:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr("riverlock.core.faults.hit", die)
+        with pytest.raises(KeyboardInterrupt):
+            rl.stores.fork(f"{store}@v1", fork)
+        monkeypatch.undo()
+        if point == "V4":  # it was there, but for its last step
+            break
+    assert len(rl.stores.forks(store)) == 1
+    run(ledger(given), fork)
+    assert arrived(fork) == expected(given)
+
+
+def test_commands_over_all_regions(tmp_path: Path) -> None:
+    store, fork, given = str(tmp_path / "s"), str(tmp_path / "fork"), transfers(60)
+    named = snapshot_of_a_backlog(store, given, "v1", protocol="unaligned")
+    given += transfers(100)[60:]
+    run(ledger(given), store)
+
+    def told(*words: str, code: int = 0) -> str:
+        ended = CliRunner().invoke(main, list(words))
+        assert ended.exit_code == code, ended.output
+        return ended.output
+
+    refused = told("restore", f"{store}@v1", "--region", "main", "--yes", code=1)
+    assert "has read epoch" in refused
+    flying = sum(span.rows for span in named.in_flight)
+    plan = json.loads(told("fork", f"{store}@v1", fork, "--yes", "--json"))["plan"]
+    assert plan["regions"] == named.regions
+    assert plan["rows_in_flight"] == flying
+    assert "east" in told("forks", store)
+    shown = json.loads(told("explain", f"{store}@v1", "--json"))["regions"]
+    assert {each["region"]: each["epoch"] for each in shown} == named.regions
+    plans = json.loads(
+        told("expire", store, "--keep-epochs", "1", "--dry-run", "--json")
+    )["plan"]
+    assert plans.keys() == named.regions.keys()
+    assert "debit" in told("diff", f"{store}@v1", store)
+    told("restore", f"{store}@v1", "--yes")
+    told("snapshot", store, "v1", "--drop")
+    run(ledger(given), store)
+    assert arrived(store) == expected(given)
+    run(ledger(given), fork)
+    assert arrived(fork) == expected(given)
