@@ -131,11 +131,9 @@ class RegionDriver:
 
     def rescale(self, parallelism: int) -> None:
         """Set the tasks per keyed stage from the next epoch; callable from anywhere."""
-        most = self.plan.key_groups
+        tasks = max(1, min(parallelism, self.plan.key_groups))
         self._requests.put(
-            ev.RescaleRequested(
-                region=self.plan.region, parallelism=max(1, min(parallelism, most))
-            )
+            ev.RescaleRequested(region=self.plan.region, parallelism=tasks)
         )
 
     def ask(self, request: Request) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.unit.driver.ledger_flow import transfers
-from tests.unit.driver.test_channel_bounds import added, pair, total
+from tests.unit.driver.test_bounded_regions import added, pair, total
 from tests.unit.driver.test_regions_apart import begin, eventually
 
 import riverlock as rl

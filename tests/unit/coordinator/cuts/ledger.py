@@ -52,6 +52,9 @@ class Rules:
 
     permit: Callable[[RegionView], Permit] = permit
     bears: Callable[[RegionView, dict[str, int]], tuple[int, ...]] = bears
+    # Rows that may wait in a channel before its writer reads no more; loops have none.
+    most_unread: int | None = None
+    bounds_loops: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +123,7 @@ class Ledger:
         self.taken: list[CompleteCut] = []
         self.faults: Counter[str] = Counter()
         self.deposits = True
+        self.held = 0
         self._names = 0
         self.drivers = [self._driver(region) for region in self.topology.regions]
         self._coordinator = CutCoordinator(self.topology)
@@ -147,7 +151,9 @@ class Ledger:
 
     def _take_calmly(self, protocol: Protocol) -> None:
         number = self._propose(protocol)
-        for _ in range(4000):
+        # Regions that wait for each other take their time.
+        patience = 4_000 if self.rules.most_unread is None else 40_000
+        for _ in range(patience):
             if self.proposed[number].phase is Phase.COMPLETE:
                 return
             self._step()
@@ -262,6 +268,7 @@ class Ledger:
         self._hear(driver, parent.heard or 0)
         view = self._view(driver, parent)
         allowed = self.rules.permit(view)
+        is_held = self._is_held(driver, mine)
         ends: dict[str, int] = {}
         received: list[Row] = []
         for each in view.inputs:
@@ -269,13 +276,14 @@ class Ledger:
             end = self.random.choice(
                 (allowed.ends[name], self.random.randint(0, allowed.ends[name]))
             )
+            end = each.position if is_held else end
             ends[name] = end = max(end, each.position)
             for manifest in self.store[each.channel.writer][each.position : end]:
                 received += manifest.sent.get(name, ())
         markers = self.rules.bears(view, ends)
         heard = max(driver.cuts, default=None)
         makes_way = heard is not None and heard > (parent.heard or 0)
-        deposit = self._deposit(allowed)
+        deposit = [] if is_held else self._deposit(allowed)
         moved = any(ends[i.channel.name] > i.position for i in view.inputs)
         if not (moved or markers or makes_way or deposit):
             return None
@@ -291,6 +299,23 @@ class Ledger:
             borne=parent.borne | set(markers),
             sent=sent,
         )
+
+    def _is_held(self, driver: Driver, mine: list[Manifest]) -> bool:
+        """Tell whether a reader is too far behind, as far as the driver has read."""
+        most = self.rules.most_unread
+        for channel in self.topology.channels if most is not None else ():
+            has_bound = self.rules.bounds_loops or not channel.is_back
+            if channel.writer != driver.region or not has_bound:
+                continue
+            known = driver.read.get(channel.reader, 0)
+            reader = self.store[channel.reader][:known]
+            position = reader[-1].positions.get(channel.name, 0) if reader else 0
+            name = channel.name
+            waits = sum(len(m.sent.get(name, ())) for m in mine[position:])
+            if most is not None and waits >= most:
+                self.held += 1
+                return True
+        return False
 
     def _deposit(self, allowed: Permit) -> list[Row]:
         if not allowed.reads_sources or self.random.random() < 0.5:

@@ -45,6 +45,19 @@ def test_cuts_by_all_protocols_at_once() -> None:
     assert met == set(Protocol)
 
 
+@pytest.mark.parametrize("protocol", Protocol)
+def test_bounds_of_channels_stop_no_snapshot(protocol: Protocol) -> None:
+    held = 0
+
+    for seed in range(2 * SEEDS):
+        ledger = Ledger(seed, protocols=(protocol,), rules=Rules(most_unread=1))
+        ledger.play()
+        held += ledger.held
+        assert ledger.taken
+
+    assert held > 10 * SEEDS
+
+
 def _reads_past_markers(view: RegionView) -> Permit:
     ends = {each.channel.name: each.end for each in view.inputs}
     return dataclasses.replace(permit(view), ends=ends)
@@ -88,6 +101,8 @@ def _reads_while_others_drain(view: RegionView) -> Permit:
         (Rules(bears=_bears_however_far_it_read), Protocol.ALIGNED),
         (Rules(bears=_bears_before_it_is_drained), Protocol.DRAIN),
         (Rules(permit=_reads_while_others_drain), Protocol.DRAIN),
+        # A region that waits until it has read what it sends itself.
+        (Rules(most_unread=1, bounds_loops=True), Protocol.DRAIN),
     ],
 )
 def test_rules_that_are_wrong_are_found(rules: Rules, protocol: Protocol) -> None:
