@@ -126,8 +126,7 @@ def snapshot(  # noqa: PLR0913 - the options of the command
     \b
     Examples:
       riverlock snapshot store@41 audit-2026 --note "end of year"
-      riverlock snapshot store before-upgrade --protocol unaligned
-      riverlock snapshot store-a store-b audit-2026
+      riverlock snapshot store-a store-b audit-2026 --protocol unaligned
     """
     place, *others = places
     if others:

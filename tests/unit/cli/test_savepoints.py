@@ -25,6 +25,7 @@ def test_a_savepoint_is_made_and_dropped(cli: Any, shop: Path) -> None:
     assert cli("snapshot", shop, "v1", "--drop", "--json").json == {
         "name": "v1",
         "epoch": 2,
+        "regions": {"main": 2},
     }
 
 

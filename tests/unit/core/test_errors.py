@@ -49,6 +49,9 @@ EXAMPLES: list[RiverlockError] = [
     errors.CoordinationError("text"),
     errors.FencedError(store="s", run=3, owner="host:1"),
     errors.StoreChangedError(store="s", run=3, epoch=7, lacks="epoch 6"),
+    errors.EndlessLoopError(
+        "again", operator="op", region="main", rows=3, max_rounds=10
+    ),
     errors.ClusterLostError(master="spark://host:7077", epoch=7, seconds=300),
     errors.EpochAbortedError(epoch=7, reason="task", cause="it died"),
     errors.InputChangedError(epoch=7, reason="source", cause="3 rows are 2 now"),
