@@ -61,9 +61,8 @@ def check_end(place: Path) -> None:
     assert rl.stores.verify(str(place / "s")).is_whole
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 12))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
 def test_kills_lose_and_double_nothing_that_comes_round(
     tmp_path: Path, seed: int
 ) -> None:
@@ -77,15 +76,8 @@ def test_kills_lose_and_double_nothing_that_comes_round(
     check_end(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        pytest.param("unaligned", marks=pytest.mark.slow),
-        pytest.param("drain", marks=pytest.mark.slow),
-        pytest.param("aligned", marks=pytest.mark.slow),
-        pytest.param("epochs", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["aligned", "unaligned", "drain", "epochs"])
 def test_snapshots_among_kills_have_what_comes_round(
     tmp_path: Path, protocol: str
 ) -> None:

@@ -23,6 +23,13 @@ from riverlock.storage.open import open_storage
 
 Protocol = Literal["aligned", "unaligned", "drain", "epochs"]
 PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
+# Where one of those that align is as good as another.
+SOME = [
+    "unaligned",
+    "drain",
+    pytest.param("aligned", marks=pytest.mark.slow),
+    pytest.param("epochs", marks=pytest.mark.slow),
+]
 
 
 def received(store: str) -> Counter[str]:
@@ -60,7 +67,7 @@ def test_no_snapshot_of_a_loop_loses_or_makes_money(
     assert rl.stores.verify(store).is_whole
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", SOME)
 def test_going_back_gives_the_rows_in_a_loop_back(
     tmp_path: Path, protocol: Protocol
 ) -> None:
@@ -100,7 +107,7 @@ def test_a_cut_that_forgets_what_comes_round_is_found_by_the_same_check(
     assert paid != accounted - carried
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", SOME)
 def test_a_flow_of_one_region_has_its_loop_in_the_snapshot(
     tmp_path: Path, protocol: Protocol
 ) -> None:
