@@ -83,7 +83,6 @@ class Execution:
         self._instance = Instance(program, layout, reader, self.log, info)
         self.ctx.visit = self._instance.visit
         self._user = self._instance.user
-        self._on_event = handler_of(self._user, program)
         # Only operators of ours have these: a user's methods may have any names.
         self._end_key = self._of_ours("end_key")
         self._give_up_timer = self._of_ours("give_up_timer")
@@ -123,6 +122,7 @@ class Execution:
             self._guard("on_broadcast", write, step, record=record)
         self._guard("open or on_broadcast", self._check_no_key_was_needed)
         # Not before: ``open`` may choose what handles records.
+        self._on_event = handler_of(self._user, self._program)
         is_exact = self._program.has_dead_letters or self._instance.has_group_state
         self._turns = self._compiled(data, is_exact=is_exact)
         due = self._timers.due()
