@@ -58,7 +58,7 @@ class West:
         self.target = target
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_region_that_is_killed_again_and_again(tmp_path: Path, kills: int) -> None:
     chance, store = random.Random(kills), str(tmp_path / "s")
     west = Catalog(open_storage(store), "west")
@@ -69,7 +69,7 @@ def test_a_region_that_is_killed_again_and_again(tmp_path: Path, kills: int) -> 
             fault = f"{chance.choice(POINTS)}=kill@{chance.randrange(1, 4)}"
             killed = start(tmp_path, "east", "until-the-end", faults=fault)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                killed.wait(8)
+                killed.wait(4)
             killed.kill()
             killed.wait(60)
         # Nobody has waited for it.

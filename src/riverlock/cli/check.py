@@ -12,6 +12,7 @@ from riverlock.change.unnamed import unnamed
 from riverlock.cli import text
 from riverlock.cli.app import parse
 from riverlock.cli.command import command
+from riverlock.cli.regions import print_regions, regions_in
 from riverlock.cli.run import open_app, session_options
 from riverlock.cli.set import parameter_rows
 from riverlock.cli.state import kind
@@ -163,6 +164,7 @@ def _told(flow: Program, engine: Engine, store: str | None) -> dict[str, Any]:
         "key_groups": flow.key_groups,
         "code": "-".join(part.code for part in parts),
         "regions": [part.flow.region for part in parts],
+        **regions_in(flow, tuple(part.flow.region for part in parts)),
         "graph": flow.describe(),
         "operators": [
             {
@@ -273,6 +275,7 @@ def _print(found: dict[str, Any]) -> None:
                 for o in found["operators"]
             ],
         )
+    print_regions(found)
     if found["sinks"]:
         click.echo()
         text.table(

@@ -5,7 +5,7 @@ Text has a fixed width, so that boxes fit it without asking a browser.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape, quoteattr
 
@@ -48,7 +48,12 @@ class _Frame:
 
 
 def as_svg(graph: Graph) -> str:
-    """Return a picture of a graph."""
+    """Return a picture of a graph; boxes name their region if there are several."""
+    if graph.has_regions:
+        named = (
+            replace(b, details=(*b.details, f"in {b.region}")) for b in graph.boxes
+        )
+        graph = replace(graph, boxes=tuple(named))
     boxes = {box.number: box for box in graph.boxes}
     arranged = columns_of(graph)
     frames = _frames(arranged, boxes, _gaps(graph, arranged))

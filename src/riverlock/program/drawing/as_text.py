@@ -15,7 +15,10 @@ _TITLES = ("", "what", "uid", "reads", "stage", "")
 def as_text(graph: Graph) -> str:
     """Return a table of the boxes; what each reads is told by numbers."""
     rows = [_TITLES, *(_row(box, graph) for box in graph.boxes)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(_TITLES))]
+    if graph.has_regions:
+        regions = ("region", *(box.region for box in graph.boxes))
+        rows = [(n, r, *rest) for (n, *rest), r in zip(rows, regions, strict=True)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         for row in rows

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from riverlock.connectors.base.sink import PASSING, place_of
+from riverlock.connectors.channel.ends import ChannelSink, ChannelSource
 from riverlock.core.times import duration_text
 from riverlock.program.drawing.graph_model import Arrow, Box, Graph
 from riverlock.program.graph import (
@@ -22,7 +23,9 @@ from riverlock.program.graph import (
     RowWise,
     Union,
     Write,
+    inputs_of,
 )
+from riverlock.program.regions import region_of
 from riverlock.program.value_text import name_of
 from riverlock.program.windows import CountWindows, SessionWindows, TimeWindows
 from riverlock.state.spec import specs_of
@@ -49,11 +52,47 @@ class _Drawing:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        shown = [n for n in program.nodes if _is_box(n)]
+        # What crosses from one region to another is an arrow, not two boxes.
+        self._channels = {
+            write.uid: write
+            for write in program.writes
+            if isinstance(write.sink, ChannelSink) and not write.sink.is_back
+        }
+        shown = [n for n in self._ordered() if self._is_box(n)]
         self._numbers: dict[Any, int] = {}
         for node in shown:
             self._numbers.setdefault(_identity(node), len(self._numbers) + 1)
         self._nodes = {self._numbers[_identity(node)]: node for node in reversed(shown)}
+
+    def _ordered(self) -> list[Node | Write]:
+        """Return all nodes, inputs first, also across channels."""
+        order: dict[Node | Write, None] = {}
+
+        def walk(node: Node | Write) -> None:
+            if node not in order:
+                crossed = self._crossed(node)
+                for each in (*inputs_of(node), *((crossed.input,) if crossed else ())):
+                    walk(each)
+                order[node] = None
+
+        for node in self._program.nodes:
+            walk(node)
+        return list(order)
+
+    def _crossed(self, node: Node | Write) -> Write | None:
+        """Return what fills the channel that a node reads, if it reads one."""
+        if isinstance(node, Read) and isinstance(node.source, ChannelSource):
+            return self._channels.get(node.source.name)
+        return None
+
+    def _is_box(self, node: Node | Write) -> bool:
+        if self._crossed(node) is not None:
+            return False
+        if isinstance(node, Write):
+            return node.uid not in self._channels
+        if isinstance(node, EventTime):
+            return node.column is not None and not node.is_told
+        return not isinstance(node, Output | Late | Connect)
 
     def graph(self) -> Graph:
         arrows = tuple(
@@ -91,7 +130,13 @@ class _Drawing:
 
     def _origin(self, node: Node) -> tuple[int, str]:
         """Return the box that rows come from, and which of its outputs they are."""
+        crossed = self._crossed(node)
+        if crossed is not None:
+            start, label = self._origin(crossed.input)
+            return start, ", ".join(filter(None, (label, _channel(crossed))))
         match node:
+            case EventTime(is_told=True):
+                return self._origin(node.input)
             case Output():
                 label = _LABELS.get(node.name, node.name)
                 return self._numbers[node.input], label
@@ -114,7 +159,9 @@ class _Drawing:
         found: dict[int, set[int]] = {number: set() for number in self._nodes}
         before: dict[int, list[int]] = {number: [] for number in self._nodes}
         for arrow in arrows:
-            before[arrow.end].append(arrow.start)
+            ends = self._nodes[arrow.start], self._nodes[arrow.end]
+            if len(set(map(region_of, ends))) == 1:
+                before[arrow.end].append(arrow.start)
         number = 0
         for end, node in sorted(self._nodes.items()):
             follows = any(isinstance(self._nodes[i], Keyed) for i in before[end])
@@ -123,6 +170,11 @@ class _Drawing:
                 self._mark(end, number, before, found)
             elif isinstance(node, Write):
                 found[end] |= {s for i in before[end] for s in found[i]}
+        for write in self._channels.values():
+            start, _ = self._origin(write.input)
+            if not isinstance(self._nodes[start], Keyed):
+                number += 1
+                self._mark(start, number, before, found)
         return {box: tuple(sorted(stages)) for box, stages in found.items()}
 
     def _mark(
@@ -149,13 +201,16 @@ class _Drawing:
             details=tuple(_short(d) for d in details if d),
             state=tuple(_state(node)) if isinstance(node, Keyed) else (),
             stages=stages,
+            region=region_of(node),
         )
 
 
-def _is_box(node: Node | Write) -> bool:
-    if isinstance(node, EventTime):
-        return node.column is not None
-    return not isinstance(node, Output | Late | Connect)
+def _channel(write: Write) -> str:
+    """Return what is said of an arrow from one region to another."""
+    assert isinstance(write.sink, ChannelSink)
+    bound = write.sink.bound
+    most = "" if bound is None else f", at most {bound}"
+    return f"channel {write.uid}{most}"
 
 
 def _identity(node: Any) -> Any:

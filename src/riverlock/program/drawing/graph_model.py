@@ -68,6 +68,11 @@ class Graph:
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
 
+    @property
+    def has_regions(self) -> bool:
+        """Whether boxes are of several regions."""
+        return len({box.region for box in self.boxes}) > 1
+
     def __str__(self) -> str:
         """Return the graph as text, a line per box."""
         from riverlock.program.drawing.as_text import as_text

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import riverlock as rl
 from riverlock.program.drawing.graph_model import Arrow, Box, Graph
+from riverlock.testing import rows
 from riverlock.program.drawing.layered import columns_of
 
 COLUMNS = "user string, amount double, at timestamp"
@@ -253,3 +254,27 @@ def test_every_box_is_right_of_what_it_reads_and_arrows_pass_each_column(
         assert ranks == list(range(ranks[0], ranks[-1] + 1))
         assert len(ranks) > 1
     ElementTree.fromstring(Graph(flow="any", boxes=boxes, arrows=arrows).svg())
+
+
+def test_channels_are_arrows_between_regions() -> None:
+    flow = rl.Flow("cut")
+    read = flow.read(rows("k string, at timestamp", []), uid="in")
+    mapped = read.map(lambda r: tuple(r), "k string, at timestamp", uid="map")
+    timed = mapped.event_time("at", uid="at")
+    behind = timed.region("behind", uid="x", bound=rl.Bound(rows=9, age="1 minute"))
+    behind.key_by("k").running_count(uid="n").write(rl.sinks.memory(), uid="out")
+    graph = flow.graph
+    assert [(b.uid, b.region, b.stages) for b in graph.boxes] == [
+        ("in", "main", (2,)),
+        ("map", "main", (2,)),
+        ("at", "main", (2,)),
+        ("n", "behind", (1,)),
+        ("out", "behind", (1,)),
+    ]
+    crossing = [a for a in graph.arrows if a.label]
+    assert [(a.start, a.end, a.label) for a in crossing] == [
+        (3, 4, "channel x, at most 9 rows or 1 minute")
+    ]
+    assert 'subgraph "behind"' in graph.mermaid()
+    assert "in behind" in graph.svg()
+    assert str(graph).splitlines()[1].split()[0] == "region"
