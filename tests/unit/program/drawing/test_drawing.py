@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import riverlock as rl
 from riverlock.program.drawing.graph_model import Arrow, Box, Graph
-from riverlock.testing import rows
 from riverlock.program.drawing.layered import columns_of
+from riverlock.testing import rows
 
 COLUMNS = "user string, amount double, at timestamp"
 SVG = "{http://www.w3.org/2000/svg}"
