@@ -90,17 +90,13 @@ def tables(
 def streams(flow: rl.Flow, tables: tuple[str, str]) -> tuple[Any, Any]:
     left = flow.read(source(tables[0], ORDERS), uid="orders")
     right = flow.read(source(tables[1], PAYMENTS), uid="payments")
-    return timed(left, right)
-
-
-def timed(left: Any, right: Any) -> tuple[Any, Any]:
     return (
         left.event_time("at", delay=f"{DELAY} seconds").key_by("user"),
         right.event_time("paid", delay=f"{DELAY} seconds").key_by("account"),
     )
 
 
-def run(flow: rl.Flow, store: Path, spark: SparkSession | None, **options: Any) -> None:
+def run(flow: rl.Flow, store: Path, spark: SparkSession, **options: Any) -> None:
     options = {"available_now": True, "max_rows_per_epoch": 60, **options}
     flow.run(str(store), spark=spark, **options)
     catalog = Catalog(open_storage(str(store)))
@@ -274,14 +270,10 @@ def latest_sql(how: str) -> str:
 
 @pytest.mark.usefixtures("views")
 def test_joins_equal_spark_sql(
-    spark: SparkSession, tmp_path: Path, orders: list[Row], payments: list[Row]
+    spark: SparkSession, tmp_path: Path, tables: tuple[str, str]
 ) -> None:
-    """All kinds, in one thread: Spark is the oracle alone."""
     flow = rl.Flow("joins")
-    left, right = timed(
-        flow.read(rl.testing.rows(ORDERS, orders), uid="orders"),
-        flow.read(rl.testing.rows(PAYMENTS, payments), uid="payments"),
-    )
+    left, right = streams(flow, tables)
     late = rl.sinks.memory()
     sinks = {}
     for how in SQL_JOINS:
@@ -301,7 +293,7 @@ def test_joins_equal_spark_sql(
         sinks[latest_sql(how)] = rl.sinks.memory()
         joined.write(sinks[latest_sql(how)])
 
-    run(flow, tmp_path, None, execution="local", parallelism=2)
+    run(flow, tmp_path, spark, parallelism=2)
 
     assert late.rows() == []
     for query, sink in sinks.items():
