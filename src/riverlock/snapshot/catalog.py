@@ -88,7 +88,7 @@ class Catalog:
         """Return the regions that have an epoch, a run or a start; lists the store."""
         alive = ("epochs", "runs", "starting")
         parts = [e.path.split("/") for e in self.storage.list(REGIONS)]
-        return sorted({part[1] for part in parts if part[2] in alive})
+        return sorted({p[1] for p in parts if len(p) > 3 and p[2] in alive})
 
     def check_one_region(
         self, what: str, *, hint: str = "say which: region=, or --region"
