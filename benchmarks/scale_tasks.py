@@ -290,12 +290,13 @@ class Region:
         # So many different keys are among so many that were drawn.
         rows = round(shape.keys * (1 - (1 - 1 / shape.keys) ** merged))
         rows = shape.keys if plan.drops_tombstones else rows
-        stem = self.catalog.paths.state_file(OPERATOR, plan.epochs[1], "c")
+        epochs = plan.epochs  # which looks at all files
+        stem = self.catalog.paths.state_file(OPERATOR, epochs[1], "c")
         made = []
         for task in range(shape.tasks):
             path = f"{stem.removesuffix('.parquet')}-{uuid.uuid4().hex[:12]}.parquet"
             self.storage.place(path)
-            made.append(self._file(path, plan.epochs, task, rows))
+            made.append(self._file(path, epochs, task, rows))
         return self.coordinator.handle(
             ev.Compacted(
                 region="main",
