@@ -164,6 +164,22 @@ def _write_large(path: Path) -> None:
     store.close()
 
 
+def test_lmdb_files_in_use_stay_open_however_many_there_are(
+    copy: LmdbStore, tmp_path: Path
+) -> None:
+    copy.apply(puts((b"a", b"1")), V1)
+    others = [LmdbStore(tmp_path / f"{n}") for n in range(lmdb._MAX_OPEN + 1)]
+
+    with copy.read() as reader:
+        for other in others:
+            other.apply(puts((b"b", b"2")), V1)
+        assert reader.get(b"a") == b"1"
+
+    others[0].apply(puts((b"c", b"3")), V2)
+    assert len(lmdb._OPEN) <= lmdb._MAX_OPEN
+    lmdb.close_below(tmp_path)
+
+
 def test_lmdb_follows_a_map_that_another_process_grew(copy: LmdbStore) -> None:
     assert copy.version() == V1
     child = multiprocessing.get_context("spawn").Process(

@@ -43,6 +43,8 @@ class Open(msgspec.Struct):
     dbs: tuple[Any, ...]
     # Groups whose ids this process has found complete.
     trusted: set[bytes] = msgspec.field(default_factory=set)
+    # How many transactions are under way: it is not closed below them.
+    users: int = 0
 
 
 def sealed(name: bytes, payload: bytes) -> bytes:

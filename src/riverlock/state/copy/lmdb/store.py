@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -60,6 +61,9 @@ class _Seal(msgspec.Struct):
 # Keyed by process too: what a parent opened before a fork is not ours.
 _OPEN: dict[tuple[int, str], Open] = {}
 _MAX_OPEN = 64
+# Regions are threads of one process where tasks are: each opens files of its own, and
+# none may close those of another while it uses them.
+_lock = threading.Lock()
 
 
 def boot_id() -> str:
@@ -113,12 +117,14 @@ class LmdbStore:
     @contextmanager
     def read(self) -> Iterator[LmdbReader]:
         """Open one read transaction; MVCC keeps it at its version."""
-        txn, opened = self._retrying(lambda o: (o.env.begin(), o))
-        with txn:
-            try:
+        txn, opened = self._retrying(_begun)
+        try:
+            with txn:
                 yield LmdbReader(txn, opened, str(self.path))
-            except DAMAGE as error:
-                raise self._damaged(error) from error
+        except DAMAGE as error:
+            raise self._damaged(error) from error
+        finally:
+            _leave(opened)
 
     def close(self) -> None:
         """Close the environment of this process."""
@@ -152,7 +158,7 @@ class LmdbStore:
             if opened and self._data.stat().st_ino == opened.inode:
                 _OPEN[key] = _OPEN.pop(key)  # the most recently used comes last
                 return opened
-        self._close()
+        self._let_go()
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         size = self._data.stat().st_size if self._data.exists() else 0
         reserve(self.path / "lock.mdb")
@@ -171,13 +177,18 @@ class LmdbStore:
             env.close()
             raise
         opened = Open(env, self._data.stat().st_ino, dbs)
-        _OPEN[key] = opened
         # Operators and ranges come and go: a worker keeps only so many files open.
-        while len(_OPEN) > _MAX_OPEN:
-            _OPEN.pop(next(iter(_OPEN))).env.close()
+        idle = [key for key, each in _OPEN.items() if not each.users]
+        for each in idle[: max(0, len(_OPEN) + 1 - _MAX_OPEN)]:
+            _OPEN.pop(each).env.close()
+        _OPEN[key] = opened
         return opened
 
     def _close(self) -> None:
+        with _lock:
+            self._let_go()
+
+    def _let_go(self) -> None:
         opened = _OPEN.pop((os.getpid(), str(self.path)), None)
         if opened:
             opened.env.close()
@@ -186,16 +197,28 @@ class LmdbStore:
         """Run a transaction; grow the map when it is full, follow when another did."""
         while True:
             try:
-                opened = self._open()
-                return action(opened)
+                with self._entered() as opened:
+                    return action(opened)
             except DAMAGE as error:
                 raise self._damaged(error) from error
             except lmdb.DiskError as error:
                 raise Reason.FULL.error("write", str(self.path)) from error
             except lmdb.MapFullError:
-                opened.env.set_mapsize(opened.env.info()["map_size"] * 2)
+                with self._entered() as opened:
+                    opened.env.set_mapsize(opened.env.info()["map_size"] * 2)
             except lmdb.MapResizedError:
-                opened.env.set_mapsize(0)
+                with self._entered() as opened:
+                    opened.env.set_mapsize(0)
+
+    @contextmanager
+    def _entered(self) -> Iterator[Open]:
+        with _lock:
+            opened = self._open()
+            opened.users += 1
+        try:
+            yield opened
+        finally:
+            _leave(opened)
 
     def _damaged(self, error: lmdb.Error) -> StateCorruptedError:
         return StateCorruptedError(path=str(self.path), why=str(error))
@@ -275,17 +298,38 @@ def _put(
     return [i for i, _ in pairs if i not in known]
 
 
+def _begun(opened: Open) -> tuple[lmdb.Transaction[bytes], Open]:
+    """Begin to read; until ``_leave`` the environment stays open."""
+    txn = opened.env.begin()
+    with _lock:
+        opened.users += 1
+    return txn, opened
+
+
+def _leave(opened: Open) -> None:
+    with _lock:
+        opened.users -= 1
+
+
 def close_all() -> None:
     """Close every environment that this process has opened, or found open."""
     while _OPEN:
         _OPEN.popitem()[1].env.close()
 
 
+def _after_fork() -> None:
+    # Whoever held it has stayed in the parent.
+    global _lock
+    _lock = threading.Lock()
+    close_all()
+
+
 def close_below(root: Path) -> None:
     """Close the environments below a directory that is about to be removed."""
-    for key in [k for k in _OPEN if Path(k[1]).is_relative_to(root)]:
-        _OPEN.pop(key).env.close()
+    with _lock:
+        for key in [k for k in _OPEN if Path(k[1]).is_relative_to(root)]:
+            _OPEN.pop(key).env.close()
 
 
 # A child may not use what its parent opened, nor open it again before letting go.
-os.register_at_fork(after_in_child=close_all)
+os.register_at_fork(after_in_child=_after_fork)
