@@ -111,8 +111,10 @@ def write_redo(path: Path, redo: Redo, schema: str) -> None:
             out.write(body)
         temporary.replace(path)
         _RECENT[path] = (schema, redo)
-    while len(_RECENT) > _MAX_RECENT:
-        del _RECENT[next(iter(_RECENT))]
+    # Other regions may be threads of this process: a copy of the keys, and no error if
+    # one is gone.
+    for oldest in list(_RECENT)[:-_MAX_RECENT]:
+        _RECENT.pop(oldest, None)
 
 
 def forget_recent() -> None:

@@ -285,6 +285,8 @@ def tail_at(folder: Path) -> Tail:
     """Return the tail of a folder, with what this process knows of it already."""
     tail = _TAILS.pop(folder, None) or Tail(folder)
     _TAILS[folder] = tail
-    while len(_TAILS) > _MAX_TAILS:
-        del _TAILS[next(iter(_TAILS))]
+    # Other regions may be threads of this process: a copy of the keys, and no error if
+    # one is gone.
+    for oldest in list(_TAILS)[:-_MAX_TAILS]:
+        _TAILS.pop(oldest, None)
     return tail
