@@ -33,19 +33,16 @@ def read(store: Path, operator: str, at: str | None = None) -> dict[str, Any]:
     region = store / "regions" / "main"
     if at is not None and not at.isdecimal():
         at = str(unsealed(store / "snapshots" / f"{at}.json")["regions"]["main"])
-    epochs = sorted(region.glob("epochs/*.json"))
-    path = region / "epochs" / f"{int(at):012d}.json" if at else epochs[-1]
-    manifest, entries = unsealed(path), {}
+    number = f"{int(at):012d}" if at else "*"
+    manifest, entries = unsealed(max(region.glob(f"epochs/{number}.json"))), {}
     state = manifest["operators"][operator]
-    files = [*state.get("files", [])]
-    for each in state.get("lists", []):
-        files += unsealed(store / each["path"])["files"]
+    lists = [unsealed(store / each["path"]) for each in state.get("lists", [])]
+    files = [f for each in [state, *lists] for f in each.get("files", [])]
     for file in sorted(files, key=lambda f: f["first_epoch"]):
         data = checked((store / file["path"]).read_bytes(), file["checksum"])
         # Without threads: Arrow 26 may abort a program that ends soon after they start.
-        opened = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
-        for row in opened.read(use_threads=False).to_pylist():
-            entries[row["id"]] = row
+        whole = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+        entries.update({r["id"]: r for r in whole.read(use_threads=False).to_pylist()})
     now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=manifest["now_us"])
     found: dict[str, Any] = {name: [] for name in [*state["variables"], "timers"]}
     for _, row in sorted(entries.items()):

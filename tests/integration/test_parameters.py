@@ -77,10 +77,11 @@ def test_parameters_change_at_one_epoch_and_stay(
         "parallelism": 2,
     }
     handles: list[rl.Handle] = []
-    is_started = threading.Event()
+    has_begun, is_started = threading.Event(), threading.Event()
     refused: list[str] = []
 
     def after(status: Any) -> None:
+        has_begun.set()
         assert is_started.wait(250)
         running: Any = handles[0]._running
         run = running._first.run
@@ -97,6 +98,8 @@ def test_parameters_change_at_one_epoch_and_stay(
         handles[0].set("limits", nothing=1)
     with pytest.raises(InvalidConfigError, match=r"of kind int.*whole number"):
         handles[0].set("limits", limit="many")
+    # The first epoch is decided without it, however slowly a run begins.
+    assert has_begun.wait(250)
     is_started.set()
     epoch = handles[0].set("limits", limit=200)
     handles[0].wait()

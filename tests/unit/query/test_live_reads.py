@@ -65,6 +65,11 @@ def test_each_read_of_a_running_flow_is_one_epoch(tmp_path: Path) -> None:
     assert read_live(store) is not None
 
 
+def last(reader: Beside) -> tuple[str, ...]:
+    """Return the names that were found last; none before the first look."""
+    return reader.found[-1] if reader.found else ()
+
+
 def seen(reader: Beside) -> list[int]:
     """Return the epochs that were read, without what must be read again."""
     return [epoch for epoch in reader.found if epoch is not None]
@@ -101,7 +106,7 @@ def test_each_named_cut_of_running_regions_is_whole_when_it_is_seen(
             handle.rescale(1 + number)
             handle.savepoint(f"v{number}", protocol="unaligned")
             wanted = number + 1
-            wait_until(lambda wanted=wanted: len(reader.found[-1:][0]) >= wanted)
+            wait_until(lambda wanted=wanted: len(last(reader)) >= wanted)
         handle.stop()
     assert reader.found[-1] == ("v0", "v1", "v2", "v3")
     assert rl.stores.verify(store).is_whole

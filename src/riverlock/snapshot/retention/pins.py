@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.format.records import Manifest
 
 __all__ = ["Pin", "forks", "leases", "pins"]
 
@@ -33,7 +34,7 @@ class Pin:
     """One reason why an epoch is kept."""
 
     epoch: int
-    kind: str  # name, lease, fork, restore, channel, reader
+    kind: str  # cut, name, lease, fork, restore, channel, reader
     name: str
     # Whether all epochs from this one on are kept.
     is_onward: bool = False
@@ -63,7 +64,10 @@ def forks(catalog: Catalog) -> Iterator[ForkRecord]:
 
 def pins(catalog: Catalog, *, now_us: int) -> list[Pin]:
     """Return all that keeps epochs of the region now, retained or not."""
-    found = [
+    newest = catalog.newest()
+    # Before names: a cut that is complete by then has one.
+    found = [] if newest is None else _open_cuts(catalog, newest)
+    found += [
         Pin(epoch=epoch, kind="name", name=named.name)
         for named in catalog.snapshots()
         for region, epoch in held_by(named)
@@ -81,7 +85,23 @@ def pins(catalog: Catalog, *, now_us: int) -> list[Pin]:
         if region == catalog.region
     ]
     found += _going_back(catalog)
-    return found + _readers(catalog) + _other_flows(catalog)
+    if newest is not None:
+        found += _readers(catalog, newest)
+    return found + _other_flows(catalog)
+
+
+def _open_cuts(catalog: Catalog, newest: Manifest) -> list[Pin]:
+    """Return the epochs that bear markers of cuts which others still have to bear."""
+    found = []
+    for epoch in catalog.epochs() if newest.borne else ():
+        # Deleted meanwhile, by a round that looked before the cut was asked for.
+        with contextlib.suppress(SnapshotNotFoundError):
+            found += [
+                Pin(epoch=epoch, kind="cut", name=str(cut))
+                for cut in catalog.stored(epoch).markers
+                if cut in newest.borne
+            ]
+    return found
 
 
 def _going_back(catalog: Catalog) -> list[Pin]:
@@ -103,16 +123,15 @@ def _other_flows(catalog: Catalog) -> list[Pin]:
     ]
 
 
-def _readers(catalog: Catalog) -> list[Pin]:
+def _readers(catalog: Catalog, newest: Manifest) -> list[Pin]:
     """Return what keeps the rows that other regions may still read.
 
     A region that has no epoch yet reads all of a channel. One that has may go back to
     the oldest that it retains. Of a loop only what the newest has not read is kept:
     its epochs would else keep each other for ever. Names keep what they have in flight.
     """
-    newest = catalog.newest()
     found = []
-    for channel, region, is_back in () if newest is None else channels_of(newest):
+    for channel, region, is_back in channels_of(newest):
         reader = catalog.of(region)
         first = _least(reader, catalog.region, channel, only_newest=is_back)
         found.append(Pin(epoch=first, kind="channel", name=region, is_onward=True))
