@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,8 +68,10 @@ def no_leaks() -> Iterator[None]:
     """Fail a test that leaves one of our threads or working copies open."""
     yield
     left = [t for t in threading.enumerate() if _is_ours(t) and t not in _TOLD]
+    # Those that end do so long before, on any machine; of the others there may be many.
+    limit = time.monotonic() + 60
     for thread in left:
-        thread.join(timeout=60)  # one that ends does so long before, on any machine
+        thread.join(timeout=max(0.0, limit - time.monotonic()))
     running = [t for t in left if t.is_alive()]
     _TOLD.update(running)
     assert not running, f"threads still run: {[t.name for t in running]}"
