@@ -53,6 +53,7 @@ EXAMPLES: list[RiverlockError] = [
         "again", operator="op", region="main", rows=3, max_rounds=10
     ),
     errors.ClusterLostError(master="spark://host:7077", epoch=7, seconds=300),
+    errors.ExchangeError("peer lost", what="task 3 was killed", peer=3),
     errors.EpochAbortedError(epoch=7, reason="task", cause="it died"),
     errors.InputChangedError(epoch=7, reason="source", cause="3 rows are 2 now"),
     errors.SinkError("files", epoch=3, what="refused"),

@@ -23,6 +23,7 @@ since errors cross from Spark workers to the driver.
     │   ├─ FencedError          another run owns the flow: stop
     │   ├─ StoreChangedError    the store went back under a live run: stop
     │   ├─ ClusterLostError     Spark has nobody to run tasks: a new session is needed
+    │   ├─ ExchangeError        tasks lost each other, or the driver
     │   ├─ EndlessLoopError     rows go round a loop for ever: stop
     │   └─ EpochAbortedError    the epoch did not happen; .reason says why
     │       └─ InputChangedError  nor can it: it is planned anew
@@ -48,6 +49,7 @@ from riverlock.core.errors.coordination import (
     CoordinationError,
     EndlessLoopError,
     EpochAbortedError,
+    ExchangeError,
     FencedError,
     InputChangedError,
     StoreChangedError,
@@ -91,6 +93,7 @@ __all__ = [
     "DefinitionError",
     "EndlessLoopError",
     "EpochAbortedError",
+    "ExchangeError",
     "FencedError",
     "ForeignEpochError",
     "InputChangedError",

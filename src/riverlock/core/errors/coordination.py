@@ -9,6 +9,7 @@ __all__ = [
     "CoordinationError",
     "EndlessLoopError",
     "EpochAbortedError",
+    "ExchangeError",
     "FencedError",
     "InputChangedError",
     "StoreChangedError",
@@ -161,4 +162,26 @@ class EndlessLoopError(CoordinationError):
             region=region,
             rows=rows,
             max_rounds=max_rounds,
+        )
+
+
+class ExchangeError(CoordinationError):
+    """Tasks that run together, or the driver and a task, cannot go on with each other.
+
+    Their generation is over; the epoch is run again by new tasks.
+    """
+
+    code = "EXCHANGE"
+    reason: str
+    what: str
+    peer: int | None
+
+    def __init__(self, reason: str, *, what: str, peer: int | None = None) -> None:
+        """Name the reason in two words, what happened, and the other task, if any."""
+        super().__init__(
+            f"tasks cannot go on together ({reason}): {what}",
+            hint="nothing of the epoch was committed; the run starts its tasks again",
+            reason=reason,
+            what=what,
+            peer=peer,
         )
