@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from riverlock.core.types import Schema, schema_of
+from riverlock.state.columns.key_hashes import key_groups_of
 from riverlock.state.keys import key_group, xxhash64
 from riverlock.state.layout import StateLayout
 
@@ -105,6 +106,9 @@ def test_key_group_is_what_spark_computes(spark: SparkSession) -> None:
         f"pmod(xxhash64({every}), {GROUPS}) as key_group",
     ).collect()
 
+    whole_table = pa.table(columns, schema=SCHEMA.to_arrow())
+    groups = key_groups_of(whole_table, SCHEMA, GROUPS).tolist()
+    assert groups == [theirs["key_group"] for theirs in found]
     for row, theirs in zip(rows, found, strict=True):
         for f, value in zip(SCHEMA.fields, row, strict=True):
             schema = Schema((f,))

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.property.strategies import KEY_SCHEMAS, TEXT, keys_of
 
 from riverlock.core.types import Field, Schema, Type
 from riverlock.state import keys
+from riverlock.state.columns.key_hashes import key_groups_of
 from riverlock.state.layout import StateLayout
 
 
@@ -42,6 +44,23 @@ def test_key_is_read_back_from_its_bytes(
     schema, first, _ = case
 
     assert StateLayout(schema, {}).decode_key(encode(first)) == first
+
+
+@given(st.data())
+def test_groups_of_many_keys_are_those_of_each(data: st.DataObject) -> None:
+    schema = data.draw(KEY_SCHEMAS)
+    layout = StateLayout(schema, {})
+    rows = data.draw(st.lists(keys_of(schema)))
+    columns = [
+        pa.array([row[i] for row in rows], f.type.to_arrow())
+        for i, f in enumerate(schema.fields)
+    ]
+    table = pa.table(columns, schema=schema.to_arrow())
+
+    found = key_groups_of(table, schema, 128)
+
+    wanted = [keys.key_group(layout.key_of(row), schema, 128) for row in rows]
+    assert found.tolist() == wanted
 
 
 @given(st.lists(st.text(max_size=400), min_size=1, max_size=3), TEXT)

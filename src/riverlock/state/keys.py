@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from decimal import Context
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from decimal import Decimal
 
+    import numpy as np
+
     from riverlock.core.types import Schema, Type
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "check_keys",
     "group_id",
     "group_range",
+    "hashed_after",
     "key_bytes",
     "key_group",
     "key_ids",
@@ -42,6 +45,8 @@ __all__ = [
     "owner_of",
     "timer_slot",
 ]
+
+_Groups = TypeVar("_Groups", int, "np.ndarray[Any, np.dtype[np.int64]]")
 
 _encode = msgspec.msgpack.Encoder().encode
 _EXACT = Context(prec=80)
@@ -173,8 +178,8 @@ def group_range(task: int, parallelism: int, key_groups: int) -> tuple[int, int]
     return first, end
 
 
-def owner_of(group: int, parallelism: int, key_groups: int) -> int:
-    """Return the task that owns a key group.
+def owner_of(group: _Groups, parallelism: int, key_groups: int) -> _Groups:
+    """Return the task that owns a key group; of an array of groups, an array.
 
     >>> [owner_of(g, 3, 8) for g in range(8)]
     [0, 0, 0, 1, 1, 1, 2, 2]
@@ -208,8 +213,13 @@ def xxhash64(values: Iterable[Any], schema: Schema) -> int:
     seed = 42
     for value, f in zip(values, schema.fields, strict=True):
         if value is not None:
-            seed = _HASHES[f.type.kind](value, f.type, seed)
+            seed = hashed_after(seed, value, f.type)
     return seed - (1 << 64) if seed >= _SIGN else seed
+
+
+def hashed_after(seed: int, value: Any, kind: Type) -> int:
+    """Return the hash of a value, given that of the columns before it; unsigned."""
+    return _HASHES[kind.kind](value, kind, seed)
 
 
 _M = (1 << 64) - 1

@@ -15,11 +15,10 @@ from riverlock.operators.task_input import (
     EVENTS,
     INITIAL_ROW,
     INITIALS,
-    distinct_codes,
-    key_values,
 )
 from riverlock.program.unkeyed import ALL_RECORDS
-from riverlock.state.keys import key_group, owner_of
+from riverlock.state.columns.key_hashes import key_groups_of
+from riverlock.state.keys import owner_of
 
 if TYPE_CHECKING:
     from riverlock.core.types import Schema
@@ -52,9 +51,7 @@ def exchanged(
     groups, number = tasks.compiled.flow.key_groups, tasks.parallelism
     found: dict[int, list[pa.Table]] = {p: list(everywhere) for p in range(number)}
     for table in owned:
-        owners = np.array(
-            [owner_of(g, number, groups) for g in table[GROUP].to_pylist()]
-        )
+        owners = owner_of(table[GROUP].to_numpy().astype(np.int64), number, groups)
         for part in np.unique(owners).tolist():
             found[part].append(table.filter(pa.array(owners == part)))
     return {
@@ -85,13 +82,7 @@ def _with_group(table: pa.Table, keys: Schema, tasks: StageTasks) -> pa.Table:
     groups = tasks.compiled.flow.key_groups
     if not keys.fields:
         return table.append_column(GROUP, _same(0, table))
-    codes, first = distinct_codes(table, keys)
-    distinct = table.select(list(keys.names)).take(pa.array(first))
-    found = [
-        key_group(key, keys, groups)
-        for key in zip(*key_values(distinct, keys), strict=True)
-    ]
-    return table.append_column(GROUP, pa.array(np.array(found, np.int32)[codes]))
+    return table.append_column(GROUP, pa.array(key_groups_of(table, keys, groups)))
 
 
 def _same(number: int, table: pa.Table) -> pa.Array:
