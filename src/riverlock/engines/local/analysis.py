@@ -6,11 +6,17 @@ import copy
 from typing import TYPE_CHECKING
 
 from riverlock.core.errors import InvalidFlowError
-from riverlock.engines.local.aggregates import plan_aggregates
-from riverlock.engines.local.initial_state import initial_rows
-from riverlock.engines.local.refusals import needs_spark
-from riverlock.engines.local.tables import Stored, Tables, stored_output
-from riverlock.program.graph import Relational, RowWise, upstream
+from riverlock.engines.tables.aggregates import plan_aggregates
+from riverlock.engines.tables.initial_state import initial_rows
+from riverlock.engines.tables.nodes import Stored, Tables, ranges_of, stored_output
+from riverlock.engines.tables.refusals import needs_spark
+from riverlock.program.graph import (
+    EventTime,
+    Relational,
+    RowWise,
+    declared_behind_keyed,
+    upstream,
+)
 from riverlock.program.windows import SessionWindows
 from riverlock.snapshot.format.records import InputRange
 from riverlock.stages.analysis import KeyedRows
@@ -38,7 +44,13 @@ class LocalAnalysis:
         ranges = {u: InputRange(start=o, end=o) for u, o in nothing.items()}
         self._staged: dict[tuple[str, str], Stored] = {}
         late = {k.uid: LateRows(0, None) for k in flow.keyed}
-        self._tables = Tables(flow, readers, ranges, self._staged, late)
+        self._tables = Tables(
+            {n.uid: n for n in flow.find(EventTime)},
+            ranges_of(readers, ranges),
+            self._staged,
+            late,
+            says_source=any(map(declared_behind_keyed, flow.keyed)),
+        )
 
     def columns(self, node: Node) -> Schema:
         """Return the columns that users see."""

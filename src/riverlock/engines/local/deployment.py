@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from riverlock.connectors.base.source_reader import check_read
 from riverlock.core.errors import EpochAbortedError
-from riverlock.engines.local.exchange import exchanged
-from riverlock.engines.local.tables import Tables, stored_output
+from riverlock.engines.tables.exchange import exchanged
+from riverlock.engines.tables.nodes import Tables, ranges_of, stored_output
+from riverlock.program.graph import declared_behind_keyed
 from riverlock.stages.compiled import KeyedStage
 from riverlock.stages.stage_tasks import needs_initial
 
@@ -96,13 +97,14 @@ class LocalDeployment:
             place: stored_output(outputs[place], paths)
             for place, paths in tasks.staged(earlier).items()
         }
+        compiled = tasks.compiled
         tables = Tables(
-            tasks.compiled.flow,
-            self.readers,
-            order.planned.inputs,
+            compiled.event_times,
+            ranges_of(self.readers, order.planned.inputs),
             staged,
             tasks.late(order, parent),
             tasks.storage,
+            says_source=any(map(declared_behind_keyed, compiled.flow.keyed)),
         )
         for node, stage, paths in tasks.shared(earlier):
             tables.share(node, stage.stored._replace(paths=paths))

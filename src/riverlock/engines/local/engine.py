@@ -20,7 +20,7 @@ from riverlock.connectors.rows.source import Rows
 from riverlock.driver.starting.sink_committers import committer_of
 from riverlock.engines.local.analysis import LocalAnalysis
 from riverlock.engines.local.deployment import LocalDeployment
-from riverlock.engines.local.refusals import needs_spark
+from riverlock.engines.tables.refusals import needs_spark
 from riverlock.sinks import EpochFunction
 from riverlock.sources import Generator
 from riverlock.storage.open import open_storage

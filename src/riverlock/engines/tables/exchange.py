@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from riverlock.core.hidden_columns import ALL, BRANCH, GROUP, INPUT, SEQ
-from riverlock.engines.local.initial_state import initial_rows
+from riverlock.engines.tables.initial_state import initial_rows
 from riverlock.operators.task_input import (
     BROADCAST_ROW,
     BROADCASTS,
@@ -22,7 +22,7 @@ from riverlock.state.keys import owner_of
 
 if TYPE_CHECKING:
     from riverlock.core.types import Schema
-    from riverlock.engines.local.tables import LocalRows, Tables
+    from riverlock.engines.tables.nodes import ArrowRows, Tables
     from riverlock.stages.compiled import KeyedStage
     from riverlock.stages.stage_tasks import StageTasks
 
@@ -61,7 +61,7 @@ def exchanged(
     }
 
 
-def _events(stage: KeyedStage, rows: LocalRows, tasks: StageTasks) -> pa.Table:
+def _events(stage: KeyedStage, rows: ArrowRows, tasks: StageTasks) -> pa.Table:
     if stage.combine is not None:
         rows = stage.combine.apply(rows)
     program, keys = stage.program, stage.node.keys
@@ -89,7 +89,7 @@ def _same(number: int, table: pa.Table) -> pa.Array:
     return pa.repeat(pa.scalar(number, pa.int32()), table.num_rows)
 
 
-def _broadcast(rows: LocalRows) -> pa.Table:
+def _broadcast(rows: ArrowRows) -> pa.Table:
     table = rows.table
     packed: dict[str, Any] = {BROADCAST_ROW: _structs(rows)}
     packed |= {c: table[c] for c in (SEQ, BRANCH) if c in table.column_names}
@@ -106,5 +106,5 @@ def _initial(stage: KeyedStage, tasks: StageTasks) -> pa.Table:
     return _with_group(pa.table(packed), rows.columns.select(keys), tasks)
 
 
-def _structs(rows: LocalRows) -> pa.ChunkedArray:
+def _structs(rows: ArrowRows) -> pa.ChunkedArray:
     return rows.visible.to_struct_array()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from riverlock.core.types import schema_of
-from riverlock.engines.local.refusals import needs_spark
-from riverlock.engines.local.tables import LocalRows
+from riverlock.engines.tables.nodes import ArrowRows
+from riverlock.engines.tables.refusals import needs_spark
 from riverlock.state.columns.python_rows import rows_table
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["initial_rows"]
 
 
-def initial_rows(node: Keyed) -> LocalRows:
+def initial_rows(node: Keyed) -> ArrowRows:
     """Return the initial state of an operator.
 
     Raises:
@@ -28,4 +28,4 @@ def initial_rows(node: Keyed) -> LocalRows:
         )
     columns, rows = node.initial
     schema = schema_of(columns)
-    return LocalRows(schema, rows_table(list(rows), schema))
+    return ArrowRows(schema, rows_table(list(rows), schema))

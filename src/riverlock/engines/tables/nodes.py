@@ -1,4 +1,4 @@
-"""From nodes to Arrow tables: the stateless part of an epoch, in this thread.
+"""From nodes to Arrow tables: the stateless part of an epoch, or of a task's share.
 
 Every table carries the hidden columns that Spark's frames carry, with the same meaning:
 tasks cannot tell which engine made their rows. Tables over empty ranges are also how
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from riverlock.core.hidden_columns import (
 )
 from riverlock.core.times import END_US, START_US
 from riverlock.core.types import Schema, schema_of
-from riverlock.engines.local.refusals import needs_spark
+from riverlock.engines.tables.refusals import needs_spark
 from riverlock.operators.input_sides import LEFT, RIGHT
 from riverlock.operators.shipped import MAIN
 from riverlock.operators.windows.lateness import late_rows_of
@@ -44,7 +45,6 @@ from riverlock.program.graph import (
     Relational,
     RowWise,
     Union,
-    declared_behind_keyed,
 )
 from riverlock.program.two_inputs import (
     LEFT_ROW,
@@ -55,25 +55,24 @@ from riverlock.program.two_inputs import (
 from riverlock.worker.row_functions import row_function
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from riverlock.connectors.base.source_reader import Reader
-    from riverlock.program.program import Program
     from riverlock.snapshot.format.records import InputRange
     from riverlock.stages.stage_tasks import LateRows
     from riverlock.storage.base import Storage
 
-__all__ = ["LocalRows", "Stored", "Tables", "stored_output"]
+__all__ = ["ArrowRows", "Given", "Stored", "Tables", "ranges_of", "stored_output"]
 
 # As on Spark: positions of several sources must not meet.
-_SOURCE_SHIFT = 56
+SOURCE_SHIFT = 56
 _TIMES = ("timestamp", "timestamp_ntz")
 # Types whose text is the same here and on Spark.
 _PLAIN = ("string", "byte", "short", "int", "long", "boolean", "date")
 
 
 @dataclass(frozen=True)
-class LocalRows:
+class ArrowRows:
     """The rows of a node: columns that users see, then hidden ones."""
 
     columns: Schema
@@ -89,7 +88,7 @@ class LocalRows:
         """The columns that users see."""
         return self.table.select(list(self.columns.names))
 
-    def with_column(self, name: str, values: Any) -> LocalRows:
+    def with_column(self, name: str, values: Any) -> ArrowRows:
         """Return the same rows with a hidden column set."""
         table = self.table
         if name in table.column_names:
@@ -97,13 +96,47 @@ class LocalRows:
             return replace(self, table=table.set_column(place, name, values))
         return replace(self, table=table.append_column(name, values))
 
-    def constant(self, name: str, value: Any, kind: pa.DataType) -> LocalRows:
+    def constant(self, name: str, value: Any, kind: pa.DataType) -> ArrowRows:
         """Return the same rows with a hidden column that is the same for all."""
         return self.with_column(name, pa.repeat(pa.scalar(value, kind), len(self)))
 
     def __len__(self) -> int:
         """Return how many there are."""
         return int(self.table.num_rows)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is read of a source here: its columns, and the rows, piece by piece."""
+
+    columns: Schema
+    # The position of the first row of each piece, and what reads the piece.
+    pieces: tuple[tuple[int, Callable[[], pa.Table]], ...] = ()
+
+    def rows(self) -> ArrowRows:
+        """Read it."""
+        # A channel has a hidden column, too: its files say so, if there are any.
+        tables = [] if self.pieces else [self.columns.to_arrow().empty_table()]
+        positions = [np.empty(0, dtype=np.int64)]
+        for first, read in self.pieces:
+            tables.append(read())
+            count = tables[-1].num_rows
+            positions.append(np.arange(first, first + count, dtype=np.int64))
+        found = ArrowRows(self.columns, pa.concat_tables(tables))
+        return found.with_column(SEQ, pa.array(np.concatenate(positions)))
+
+
+def ranges_of(
+    readers: Mapping[str, Reader], ranges: Mapping[str, InputRange]
+) -> dict[str, Given]:
+    """Return what an epoch reads if all of it is read here, a piece per source."""
+    found = {}
+    for place, (uid, reader) in enumerate(readers.items()):
+        source: Any = reader
+        span = ranges[uid]
+        whole = partial(source.table, span.start, span.end)
+        found[uid] = Given(source.schema, ((place << SOURCE_SHIFT, whole),))
+    return found
 
 
 class Stored(NamedTuple):
@@ -125,31 +158,31 @@ class Tables:
 
     def __init__(  # noqa: PLR0913 - what an epoch reads
         self,
-        flow: Program,
-        readers: Mapping[str, Reader],
-        ranges: Mapping[str, InputRange],
+        event_times: Mapping[str, EventTime],
+        given: Mapping[str, Given],
         staged: Mapping[tuple[str, str], Stored],
         late: Mapping[str, LateRows],
         storage: Storage | None = None,
+        *,
+        says_source: bool,
     ) -> None:
         """Take what the epoch reads.
 
         Args:
-            flow: The program.
-            readers: Readers by uid; their order numbers the sources.
-            ranges: What to read of each.
+            event_times: The declarations of the flow, in order.
+            given: What is read of each source.
             staged: Outputs of stages that ran before.
             late: What windows that ran before say of records that came too late.
             storage: Where files of stages are; None: there are none.
+            says_source: Whether rows say which declaration their time is of.
         """
-        self._readers, self._ranges = readers, ranges
+        self._given = given
         self._staged, self._late, self._storage = staged, late, storage
-        self._declared = {n.uid: n for n in flow.find(EventTime)}
-        behind = any(map(declared_behind_keyed, flow.keyed))
-        self._says_source = behind or len(self._declared) > 1
-        self._made: dict[Node, LocalRows] = {}
+        self._declared = event_times
+        self._says_source = says_source or len(event_times) > 1
+        self._made: dict[Node, ArrowRows] = {}
 
-    def rows(self, node: Node) -> LocalRows:
+    def rows(self, node: Node) -> ArrowRows:
         """Return the rows of a node.
 
         Raises:
@@ -168,7 +201,7 @@ class Tables:
         """Take rows of a node from now on that a stage has evaluated."""
         self._made[node] = self._read_stored(stored)
 
-    def _make(self, node: Node) -> LocalRows:
+    def _make(self, node: Node) -> ArrowRows:
         match node:
             case Read():
                 return self._read(node)
@@ -190,21 +223,14 @@ class Tables:
                 message = f"{type(node).__name__} has no rows"
                 raise AssertionError(message)
 
-    def _read(self, node: Read) -> LocalRows:
-        reader: Any = self._readers[node.uid]
-        span = self._ranges[node.uid]
+    def _read(self, node: Read) -> ArrowRows:
         if node.reads_bad_rows:
             # What is read here was never text: there are none.
             source: Any = node.source
-            columns = schema_of(source.bad_columns)
-            found = LocalRows(columns, columns.to_arrow().empty_table())
-        else:
-            found = LocalRows(reader.schema, reader.table(span.start, span.end))
-        first = list(self._readers).index(node.uid) << _SOURCE_SHIFT
-        positions = np.arange(first, first + len(found), dtype=np.int64)
-        return found.with_column(SEQ, pa.array(positions))
+            return Given(schema_of(source.bad_columns)).rows()
+        return self._given[node.uid].rows()
 
-    def _event_time(self, node: EventTime) -> LocalRows:
+    def _event_time(self, node: EventTime) -> ArrowRows:
         rows = self.rows(node.input)
         if node.column is None:
             return rows
@@ -223,12 +249,12 @@ class Tables:
             found = found.constant(SOURCE, number, pa.int32())
         return found
 
-    def _row_wise(self, node: RowWise) -> LocalRows:
+    def _row_wise(self, node: RowWise) -> ArrowRows:
         rows = self.rows(node.input)
         function = row_function(node, rows.columns, rows.hidden)
-        return LocalRows(function.output, function.split(_one_batch(rows.table))[MAIN])
+        return ArrowRows(function.output, function.split(_one_batch(rows.table))[MAIN])
 
-    def _union(self, node: Union) -> LocalRows:
+    def _union(self, node: Union) -> ArrowRows:
         first, *others = [self.rows(i) for i in node.inputs]
         if node.by_position:
             raise needs_spark("union by position", "columns that SQL has put in order")
@@ -246,9 +272,9 @@ class Tables:
                 branch = rows.table[BRANCH].fill_null(0).to_numpy()
             numbered = rows.with_column(BRANCH, pa.array(branch * width + number))
             tables.append(numbered.table)
-        return LocalRows(first.columns, _concatenated(tables))
+        return ArrowRows(first.columns, _concatenated(tables))
 
-    def _connected(self, node: Connect) -> LocalRows:
+    def _connected(self, node: Connect) -> ArrowRows:
         left, right = self.rows(node.left), self.rows(node.right)
         for rows, keys in ((left, node.left_keys), (right, node.right_keys)):
             for key in keys:
@@ -265,9 +291,9 @@ class Tables:
             _packed(left, common.names, node.left_keys, LEFT),
             _packed(right, common.names, node.right_keys, RIGHT),
         ]
-        return LocalRows(columns, _concatenated(sides))
+        return ArrowRows(columns, _concatenated(sides))
 
-    def _of_late(self, node: Keyed) -> LocalRows:
+    def _of_late(self, node: Keyed) -> ArrowRows:
         """Return the records that the window left out."""
         rows, until_us = self.rows(node.input), self._late[node.uid].until_us
         assert node.windows is not None
@@ -276,7 +302,7 @@ class Tables:
         is_late, _ = late_rows_of(rows.table, window, node.windows.lateness_us, limit)
         return replace(rows, table=rows.table.filter(pa.array(is_late)))
 
-    def _read_stored(self, stored: Stored) -> LocalRows:
+    def _read_stored(self, stored: Stored) -> ArrowRows:
         tables = [stored.arrow.empty_table()]
         for path in stored.paths:
             assert self._storage is not None
@@ -284,7 +310,7 @@ class Tables:
                 io.BytesIO(self._storage.get(path)), use_threads=False
             )
             tables.append(_with_columns(found, stored.arrow))
-        return LocalRows(stored.columns, pa.concat_tables(tables))
+        return ArrowRows(stored.columns, pa.concat_tables(tables))
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
@@ -311,7 +337,7 @@ def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _packed(
-    rows: LocalRows, names: Sequence[str], keys: Sequence[str], side: int
+    rows: ArrowRows, names: Sequence[str], keys: Sequence[str], side: int
 ) -> pa.Table:
     """Return keys under their common names, the row as a struct, and its side."""
     packed = {name: rows.table[k] for name, k in zip(names, keys, strict=True)}
@@ -320,11 +346,11 @@ def _packed(
     return pa.table(packed | {name: rows.table[name] for name in rows.hidden})
 
 
-def _structs(rows: LocalRows) -> pa.ChunkedArray:
+def _structs(rows: ArrowRows) -> pa.ChunkedArray:
     return rows.visible.to_struct_array()
 
 
-def _micros(rows: LocalRows, column: str, what: str) -> pa.ChunkedArray:
+def _micros(rows: ArrowRows, column: str, what: str) -> pa.ChunkedArray:
     """Return a timestamp in microseconds; null where Python cannot name it."""
     if column not in rows.columns.names:
         raise InvalidFlowError(
@@ -345,7 +371,7 @@ def _micros(rows: LocalRows, column: str, what: str) -> pa.ChunkedArray:
     return pc.if_else(is_named, times, pa.scalar(None, pa.int64()))
 
 
-def _marks(rows: LocalRows, node: EventTime, times: Any) -> Any:
+def _marks(rows: ArrowRows, node: EventTime, times: Any) -> Any:
     if node.watermark is None:
         return times
     if not isinstance(node.watermark, str) or node.watermark not in rows.columns.names:
@@ -356,7 +382,7 @@ def _marks(rows: LocalRows, node: EventTime, times: Any) -> Any:
     return _micros(rows, node.watermark, "watermark=")
 
 
-def _parts(rows: LocalRows, node: EventTime) -> Any:
+def _parts(rows: ArrowRows, node: EventTime) -> Any:
     """Return the partition of each row, as text; a null is one like any other."""
     if node.per is None:
         return pa.nulls(len(rows), pa.string())

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from riverlock.core.hidden_columns import ROWS, TIME, WINDOW
 from riverlock.core.types import Field, Schema, Type
-from riverlock.engines.local.refusals import needs_spark
-from riverlock.engines.local.tables import LocalRows
+from riverlock.engines.tables.nodes import ArrowRows
+from riverlock.engines.tables.refusals import needs_spark
 from riverlock.operators.aggregates.aggregator import Aggregator, named_aggregator
 from riverlock.operators.aggregates.partial import Merge, PartialAggregate
 from riverlock.program.windows import TimeWindows
@@ -44,7 +44,7 @@ class Combine:
         ]
         return Schema((*self.keys.fields, *parts))
 
-    def apply(self, rows: LocalRows) -> LocalRows:
+    def apply(self, rows: ArrowRows) -> ArrowRows:
         """Return the partial rows."""
         columns = {name: rows.table[name] for name in self.keys.names}
         places = pa.array(np.arange(len(rows) + 1, dtype=np.int32))
@@ -53,7 +53,7 @@ class Combine:
             records = rows.table.select(names).to_struct_array().combine_chunks()
             columns[name] = pa.ListArray.from_arrays(places, records)
         columns |= {name: rows.table[name] for name in rows.hidden}
-        made = LocalRows(self.columns, pa.table(columns))
+        made = ArrowRows(self.columns, pa.table(columns))
         if self.window is None:
             return made
         times = made.table[TIME]
@@ -63,7 +63,7 @@ class Combine:
 
 
 def plan_aggregates(
-    rows: LocalRows, node: Keyed
+    rows: ArrowRows, node: Keyed
 ) -> tuple[Combine, dict[str, PartialAggregate]]:
     """Return how records become partial rows, and how these are merged.
 
