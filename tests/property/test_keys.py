@@ -56,11 +56,28 @@ def test_groups_of_many_keys_are_those_of_each(data: st.DataObject) -> None:
         for i, f in enumerate(schema.fields)
     ]
     table = pa.table(columns, schema=schema.to_arrow())
+    # Columns that do not begin where their buffers do.
+    cut = data.draw(st.integers(0, len(rows)))
+    table = pa.concat_tables([table.slice(cut), table.slice(0, cut)])
+    rows = rows[cut:] + rows[:cut]
 
-    found = key_groups_of(table, schema, 128)
+    found = key_groups_of(table, schema, 32_768)
 
-    wanted = [keys.key_group(layout.key_of(row), schema, 128) for row in rows]
+    wanted = [keys.key_group(layout.key_of(row), schema, 32_768) for row in rows]
     assert found.tolist() == wanted
+    part = key_groups_of(table.slice(1), schema, 32_768)
+    assert part.tolist() == wanted[1:]
+
+
+@given(st.lists(st.none() | st.binary(max_size=150), max_size=6))
+def test_groups_of_long_texts_are_those_of_each(values: list[bytes | None]) -> None:
+    schema = Schema((Field("a", Type("binary")), Field("b", Type("binary"))))
+    rows = [(a, b) for a in values for b in values]
+    columns = [pa.array([row[i] for row in rows], pa.binary()) for i in range(2)]
+
+    found = key_groups_of(pa.table(columns, names=["a", "b"]), schema, 32_768)
+
+    assert found.tolist() == [keys.key_group(row, schema, 32_768) for row in rows]
 
 
 @given(st.lists(st.text(max_size=400), min_size=1, max_size=3), TEXT)

@@ -33,7 +33,6 @@ __all__ = [
     "check_keys",
     "group_id",
     "group_range",
-    "hashed_after",
     "key_bytes",
     "key_group",
     "key_ids",
@@ -213,13 +212,8 @@ def xxhash64(values: Iterable[Any], schema: Schema) -> int:
     seed = 42
     for value, f in zip(values, schema.fields, strict=True):
         if value is not None:
-            seed = hashed_after(seed, value, f.type)
+            seed = _HASHES[f.type.kind](value, f.type, seed)
     return seed - (1 << 64) if seed >= _SIGN else seed
-
-
-def hashed_after(seed: int, value: Any, kind: Type) -> int:
-    """Return the hash of a value, given that of the columns before it; unsigned."""
-    return _HASHES[kind.kind](value, kind, seed)
 
 
 _M = (1 << 64) - 1

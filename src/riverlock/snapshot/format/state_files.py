@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import SnapshotCorruptedError, StorageNotFoundError
 from riverlock.snapshot.format.parents import locate
+from riverlock.snapshot.format.parted_files import read_footer
 from riverlock.snapshot.format.parts import (
     ROWS_PER_PART,
     SHARED,
     encode_parts,
     group_span,
-    read_footer,
     read_parts,
 )
 from riverlock.snapshot.format.records import StateFile

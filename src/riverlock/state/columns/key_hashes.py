@@ -11,8 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riverlock.state.keys import hashed_after
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,6 +31,7 @@ _P1, _P2, _P3, _P4, _P5 = (
 _SEED: Final = 42
 # Unscaled decimals of so many digits fit into 64 bits, and are hashed as such.
 _SHORT_DECIMAL: Final = 18
+_DECIMAL_BYTES: Final = 16
 _STRIPE: Final = 32
 _Words = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -59,9 +58,11 @@ def _hashed(column: pa.Array, field: Field, seeds: _Words) -> _Words:
         return _NUMBERS[kind](column, seeds)
     if kind in ("string", "binary"):
         return _of_bytes(column, seeds)
-    if kind == "decimal" and field.type.precision <= _SHORT_DECIMAL:
-        return _of_longs(_unscaled(column), seeds)
-    return _one_by_one(column, field, seeds)
+    assert kind == "decimal", "check_keys lets no other type pass"
+    raw = _unscaled(column)
+    if field.type.precision <= _SHORT_DECIMAL:
+        return _of_longs(raw[:, :8].copy().view("<i8")[:, 0], seeds)
+    return _of_big_numbers(raw, seeds)
 
 
 def _rotl(words: _Words, by: int) -> _Words:
@@ -134,25 +135,49 @@ _NUMBERS: Final[dict[str, Callable[[pa.Array, _Words], _Words]]] = {
 
 
 def _unscaled(column: pa.Array) -> np.ndarray:
-    """Return the numbers that short decimals are stored as."""
+    """Return the bytes of the numbers that decimals are stored as, lowest first."""
     wide = column.cast(pa.decimal128(column.type.precision, column.type.scale))
-    halves = np.frombuffer(wide.buffers()[1], dtype=np.int64)
-    found: np.ndarray = halves[2 * wide.offset :: 2][: len(wide)]
+    raw = np.frombuffer(wide.buffers()[1] or b"", dtype=np.uint8)
+    found: np.ndarray = raw.reshape(-1, _DECIMAL_BYTES)[wide.offset :][: len(wide)]
     return found
 
 
+def _of_big_numbers(raw: np.ndarray, seeds: _Words) -> _Words:
+    """Hash numbers as few bytes as tell them and their sign, highest first."""
+    high_first = np.ascontiguousarray(raw[:, ::-1])
+    signs = high_first >> 7
+    is_filler = high_first[:, :-1] == np.where(signs[:, :1] == 1, 0xFF, 0)
+    is_filler &= signs[:, 1:] == signs[:, :1]
+    skipped = np.logical_and.accumulate(is_filler, axis=1).sum(axis=1)
+    starts = np.arange(len(raw)) * _DECIMAL_BYTES + skipped
+    return _of_pieces(high_first.reshape(-1), starts, _DECIMAL_BYTES - skipped, seeds)
+
+
 def _of_bytes(column: pa.Array, seeds: _Words) -> _Words:
-    """Hash texts: all of one length at once."""
     column = column.cast(pa.large_binary())
-    buffers, found = column.buffers(), seeds.copy()
-    offsets = np.frombuffer(buffers[1], dtype=np.int64)
+    buffers = column.buffers()
+    offsets = np.frombuffer(buffers[1] or bytes(8), dtype=np.int64)
     offsets = offsets[column.offset : column.offset + len(column) + 1]
     data = np.frombuffer(buffers[2] or b"", dtype=np.uint8)
-    lengths = np.diff(offsets)
-    for length in np.unique(lengths).tolist():
-        rows = np.flatnonzero(lengths == length)
-        places = offsets[rows][:, None] + np.arange(length, dtype=np.int64)
-        found[rows] = _of_texts(data[places], length, seeds[rows])
+    return _of_pieces(data, offsets[:-1], np.diff(offsets), seeds)
+
+
+def _of_pieces(
+    data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, seeds: _Words
+) -> _Words:
+    """Hash pieces of bytes: all of one length at once."""
+    found = np.empty_like(seeds)
+    order = np.argsort(lengths, kind="stable")
+    known, firsts = np.unique(lengths[order], return_index=True)
+    bounds = [*firsts.tolist(), len(order)]
+    for number, length in enumerate(known.tolist()):
+        rows = order[bounds[number] : bounds[number + 1]]
+        if length:
+            windows = np.lib.stride_tricks.sliding_window_view(data, length)
+            texts = windows[starts[rows]]
+        else:
+            texts = np.empty((len(rows), 0), dtype=np.uint8)
+        found[rows] = _of_texts(texts, length, seeds[rows])
     return found
 
 
@@ -192,10 +217,3 @@ def _of_stripes(texts: np.ndarray, length: int, seeds: _Words) -> tuple[_Words, 
     for lane in v:
         h = (h ^ (_rotl(lane * _P2, 31) * _P1)) * _P1 + _P4
     return h, at
-
-
-def _one_by_one(column: pa.Array, field: Field, seeds: _Words) -> _Words:
-    """Hash decimals of many digits: numbers of Python, not of the machine."""
-    pairs = zip(column.to_pylist(), seeds.tolist(), strict=True)
-    hashes = [s if v is None else hashed_after(s, v, field.type) for v, s in pairs]
-    return np.array(hashes, dtype=np.uint64)
