@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -178,6 +178,62 @@ def test_lmdb_files_in_use_stay_open_however_many_there_are(
     others[0].apply(puts((b"c", b"3")), V2)
     assert len(lmdb._OPEN) <= lmdb._MAX_OPEN
     lmdb.close_below(tmp_path)
+
+
+def _closed(store: LmdbStore) -> None:
+    store.close()
+
+
+def _cleared(store: LmdbStore) -> None:
+    store.clear()
+
+
+def _closed_below(store: LmdbStore) -> None:
+    lmdb.close_below(store.path.parent)
+
+
+@pytest.mark.parametrize("closed", [_closed, _cleared, _closed_below])
+def test_lmdb_files_stay_open_as_long_as_another_thread_reads(
+    copy: LmdbStore, closed: Callable[[LmdbStore], None]
+) -> None:
+    copy.apply(puts((b"a", b"1")), V1)
+    environment = lmdb._OPEN[os.getpid(), str(copy.path)].env
+
+    with copy.read() as reader:
+        closed(LmdbStore(copy.path))
+        assert reader.get(b"a") == b"1"
+        assert environment.path()
+    closed(copy)
+
+    with pytest.raises(Exception, match="closed"):
+        environment.path()
+
+
+def test_lmdb_files_that_are_read_can_be_cleared_and_made_anew(copy: LmdbStore) -> None:
+    copy.apply(puts((b"a", b"1")), V1)
+
+    with copy.read() as reader:
+        copy.clear()
+        copy.apply(puts((b"b", b"2")), V2)
+        assert content(copy) == {b"b": b"2"}
+        assert reader.get(b"a") == b"1"
+        assert reader.get(b"b") is None
+
+
+def test_lmdb_map_does_not_move_below_a_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lmdb, "_FIRST_MAP", 1 << 20)
+    store, large = LmdbStore(tmp_path / "copy"), puts((b"large", b"x" * (4 << 20)))
+    store.apply(puts((b"a", b"1")), V1)
+
+    with store.read() as reader:
+        with pytest.raises(StateCorruptedError, match="outgrown its map"):
+            store.apply(large, V2)
+        assert reader.get(b"a") == b"1"
+
+    store.apply(large, V2)
+    assert len(content(store)[b"large"]) == 4 << 20
 
 
 def test_lmdb_follows_a_map_that_another_process_grew(copy: LmdbStore) -> None:

@@ -45,6 +45,8 @@ class Open(msgspec.Struct):
     trusted: set[bytes] = msgspec.field(default_factory=set)
     # How many transactions are under way: it is not closed below them.
     users: int = 0
+    # Whether it is to be closed when the last of them has ended.
+    is_given_up: bool = False
 
 
 def sealed(name: bytes, payload: bytes) -> bytes:

@@ -61,8 +61,8 @@ class _Seal(msgspec.Struct):
 # Keyed by process too: what a parent opened before a fork is not ours.
 _OPEN: dict[tuple[int, str], Open] = {}
 _MAX_OPEN = 64
-# Regions are threads of one process where tasks are: each opens files of its own, and
-# none may close those of another while it uses them.
+# Regions, and runs that follow each other, may be threads of one process: LMDB kills it
+# if one of them closes or moves a map that another reads from.
 _lock = threading.Lock()
 
 
@@ -110,9 +110,13 @@ class LmdbStore:
         return self._retrying(lambda o: self._purge(o, now_us, limit))
 
     def clear(self) -> None:
-        """Throw the copy away: closing first, so that this process lets go of it."""
-        self._close()
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Throw the copy away: closing first, so that this process lets go of it.
+
+        Whoever still reads keeps the files that are gone.
+        """
+        with _lock:
+            self._let_go()
+            shutil.rmtree(self.path, ignore_errors=True)
 
     @contextmanager
     def read(self) -> Iterator[LmdbReader]:
@@ -127,8 +131,11 @@ class LmdbStore:
             _leave(opened)
 
     def close(self) -> None:
-        """Close the environment of this process."""
-        self._close()
+        """Close the environment of this process, unless another thread uses it."""
+        with _lock:
+            opened = _OPEN.get(self._key)
+            if opened and not opened.users:
+                self._let_go()
 
     def _is_sealed(self) -> bool:
         try:
@@ -152,7 +159,7 @@ class LmdbStore:
         temporary.replace(self.path / "seal.json")
 
     def _open(self) -> Open:
-        key = (os.getpid(), str(self.path))
+        key = self._key
         opened = _OPEN.get(key)
         with suppress(OSError):
             if opened and self._data.stat().st_ino == opened.inode:
@@ -184,14 +191,18 @@ class LmdbStore:
         _OPEN[key] = opened
         return opened
 
-    def _close(self) -> None:
-        with _lock:
-            self._let_go()
+    @property
+    def _key(self) -> tuple[int, str]:
+        return (os.getpid(), str(self.path))
 
     def _let_go(self) -> None:
-        opened = _OPEN.pop((os.getpid(), str(self.path)), None)
+        """Have it closed, now or when the last thread has left it.
+
+        Only if the files are gone or to go: they must not be opened twice.
+        """
+        opened = _OPEN.pop(self._key, None)
         if opened:
-            opened.env.close()
+            _give_up(opened)
 
     def _retrying(self, action: Callable[[Open], T]) -> T:
         """Run a transaction; grow the map when it is full, follow when another did."""
@@ -204,11 +215,25 @@ class LmdbStore:
             except lmdb.DiskError as error:
                 raise Reason.FULL.error("write", str(self.path)) from error
             except lmdb.MapFullError:
-                with self._entered() as opened:
-                    opened.env.set_mapsize(opened.env.info()["map_size"] * 2)
+                self._map(lambda env: env.info()["map_size"] * 2)
             except lmdb.MapResizedError:
-                with self._entered() as opened:
-                    opened.env.set_mapsize(0)
+                self._map(lambda _: 0)
+
+    def _map(self, size: Callable[[lmdb.Environment], int]) -> None:
+        """Map the file anew, where the map may come to lie elsewhere.
+
+        Raises:
+            StateCorruptedError: Another thread reads from the map as it is: the copy is
+                to be made anew, of other files.
+        """
+        with _lock:
+            opened = self._open()
+            if opened.users:
+                raise StateCorruptedError(
+                    path=str(self.path),
+                    why="it has outgrown its map, which another thread reads from",
+                )
+            opened.env.set_mapsize(size(opened.env))
 
     @contextmanager
     def _entered(self) -> Iterator[Open]:
@@ -309,6 +334,14 @@ def _begun(opened: Open) -> tuple[lmdb.Transaction[bytes], Open]:
 def _leave(opened: Open) -> None:
     with _lock:
         opened.users -= 1
+        if opened.is_given_up and not opened.users:
+            opened.env.close()
+
+
+def _give_up(opened: Open) -> None:
+    opened.is_given_up = True
+    if not opened.users:
+        opened.env.close()
 
 
 def close_all() -> None:
@@ -328,7 +361,7 @@ def close_below(root: Path) -> None:
     """Close the environments below a directory that is about to be removed."""
     with _lock:
         for key in [k for k in _OPEN if Path(k[1]).is_relative_to(root)]:
-            _OPEN.pop(key).env.close()
+            _give_up(_OPEN.pop(key))
 
 
 # A child may not use what its parent opened, nor open it again before letting go.
