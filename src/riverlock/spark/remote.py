@@ -47,7 +47,7 @@ _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]{5,}\][^\n]{0,300}")
 _FRAME = re.compile(r"^  (File \"[^\n]+)", re.MULTILINE)
 # Not just "riverlock": users may keep their own code in a folder of that name.
 _OURS = re.compile(
-    r"riverlock[/\\\\](change|cli|connectors|coordinator|core|driver|engines|flow"
+    r"riverlock[/\\\\](change|cli|columnar|connectors|coordinator|core|driver|engines|flow"
     r"|operators|program|query|replay|snapshot|spark|stages|state|storage"
     r"|testing|worker)[/\\\\]"
 )
