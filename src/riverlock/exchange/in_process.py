@@ -1,113 +1,170 @@
-"""Driver and tasks in one process: each task a thread, rows handed over as they are.
+"""Driver and tasks in one process: the real protocol and frames, without sockets.
 
-For tests, and for engines that are to be tried without processes.
+For tests, and for engines that are to be tried without processes: each task is a
+thread that calls ``InProcessDriver.join``.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import Counter, defaultdict, deque
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from riverlock.core.errors import EpochAbortedError, ExchangeError
-from riverlock.exchange.seam import (
-    Answer,
-    ControlEvent,
-    EdgeStatus,
-    Message,
-    Shape,
-    TaskLost,
-    TaskPlace,
-)
+from riverlock.core.errors import ExchangeError
+from riverlock.exchange.bell import Bell
+from riverlock.exchange.live import LiveExchange, again
+from riverlock.exchange.protocol.events import Abandoned, Arrived, Closing, PeerLost
+from riverlock.exchange.seam import Answer, ControlEvent, TaskLost, TaskPlace
+from riverlock.exchange.wire.codec import Decoder, Encoder
+from riverlock.exchange.wire.reading import FrameReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    import pyarrow as pa
+    from riverlock.exchange.protocol.frames import Frame
+    from riverlock.exchange.seam import Message, Shape
 
-__all__ = ["InProcessDriver"]
+__all__ = ["InProcessDriver", "InProcessMember"]
 
 
-@dataclass
+class _Link:
+    """One direction between two tasks; frames pass through their bytes."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._encoder, self._decoder = Encoder(), Decoder()
+        self._reader = FrameReader(greatest=shape.limits.greatest_frame_bytes)
+
+    def passed(self, frame: Frame) -> list[Frame]:
+        """Return a frame as it arrives."""
+        sent = b"".join(bytes(memoryview(p)) for p in self._encoder.encode(frame))
+        found: list[Frame] = []
+        while sent:
+            place = self._reader.places()[0]
+            here, sent = sent[: len(place)], sent[len(place) :]
+            place[: len(here)] = here
+            decoded = map(self._decoder.decode, self._reader.received(len(here)))
+            found += [frame for frame in decoded if frame is not None]
+        return found
+
+
 class _Generation:
-    """All that the tasks of a generation share; guarded by ``changed``."""
+    """What driver and tasks of a generation share; guarded by its bell."""
 
-    shape: Shape
-    changed: threading.Condition
-    joined: set[int] = field(default_factory=set)
-    over: ExchangeError | None = None
-    to_driver: deque[ControlEvent] = field(default_factory=deque)
-    to_task: dict[int, deque[Message]] = field(
-        default_factory=lambda: defaultdict(deque)
-    )
-    # By task, edge and epoch: the batches of each peer, and who has finished.
-    rows: dict[tuple[int, int, int], dict[int, list[pa.RecordBatch]]] = field(
-        default_factory=dict
-    )
-    finished: dict[tuple[int, int, int], set[int]] = field(
-        default_factory=lambda: defaultdict(set)
-    )
-    taken: set[tuple[int, int, int]] = field(default_factory=set)
-    released: Counter[tuple[int, int]] = field(default_factory=Counter)
-    cancels: list[tuple[int, int]] = field(default_factory=list)
+    def __init__(self, shape: Shape, bell: Bell) -> None:
+        self.shape, self.bell = shape, bell
+        self.over: ExchangeError | None = None
+        self.members: dict[int, InProcessMember] = {}
+        self.to_driver: deque[ControlEvent] = deque()
+        self._links: dict[tuple[int, int], _Link] = {}
+        self._asked: deque[tuple[int, int]] = deque()
+        self._is_carrying = False
 
-    def turn(self, epoch: int) -> int:
-        return max((t for first, t in self.cancels if epoch >= first), default=0)
+    def carry(self, sender: int, receiver: int) -> None:
+        """Bring frames from one task to another, and whatever follows from them."""
+        self._asked.append((sender, receiver))
+        if self._is_carrying:
+            return
+        self._is_carrying = True
+        later: list[tuple[int, int]] = []
+        while self._asked:
+            pair = self._asked.popleft()
+            if pair[1] in self.members:
+                self._carry_all(*pair)
+            else:
+                later.append(pair)
+        self._asked.extend(later)
+        self._is_carrying = False
 
-    def check(self) -> None:
-        if self.over is not None:
-            raise self.over
+    def _carry_all(self, sender: int, receiver: int) -> None:
+        source, target = self.members[sender].exchange, self.members[receiver].exchange
+        link = self._links.setdefault((sender, receiver), _Link(self.shape))
+        while (frame := source.next_frame(receiver)) is not None:
+            for each in link.passed(frame):
+                target.handle(Arrived(peer=sender, frame=each))
+
+    def joined(self, member: InProcessMember) -> None:
+        """Take a task in; bring it what waits for it."""
+        self.members[member.task] = member
+        while self._asked and any(to in self.members for _, to in self._asked):
+            self.carry(*self._asked.popleft())
+        self.bell.ring()
+
+    def end(self, error: ExchangeError) -> None:
+        """End the generation for all."""
+        self.over = self.over or error
+        for member in self.members.values():
+            member.exchange.handle(Abandoned(error=error))
+        self.bell.ring()
+
+
+@dataclass(frozen=True)
+class _Carrier:
+    """Carries the frames of one task."""
+
+    generation: _Generation
+    task: int
+
+    def carry(self, peer: int) -> None:
+        """Bring frames at once."""
+        self.generation.carry(self.task, peer)
+
+    def stop(self) -> None:
+        """There is nothing to stop."""
 
 
 class InProcessDriver:
-    """The driver's side; see ``DriverControl``. Tasks join with ``join``."""
+    """The driver's side; see ``seam.DriverControl``."""
 
     def __init__(self) -> None:
         """Begin without a generation."""
-        self._changed = threading.Condition()
+        self._bell = Bell()
         self._generation: _Generation | None = None
         self._invitations: dict[bytes, _Generation] = {}
 
     def begin(self, shape: Shape) -> bytes:
         """Begin a generation; what is left of the one before is over."""
         self.end()
-        with self._changed:
-            self._generation = _Generation(shape, self._changed)
+        with self._bell:
+            self._generation = _Generation(shape, self._bell)
             invitation = f"generation {len(self._invitations)}".encode()
             self._invitations[invitation] = self._generation
             return invitation
 
     def join(self, invitation: bytes, task: int) -> InProcessMember:
-        """Become a task of a generation."""
-        with self._changed:
+        """Become a task of a generation; wait for no one.
+
+        Raises:
+            ExchangeError: The generation is over.
+        """
+        with self._bell:
             generation = self._invitations[invitation]
-            generation.check()
-            generation.joined.add(task)
-            self._changed.notify_all()
-        return InProcessMember(generation, task)
+            if generation.over is not None:
+                raise again(generation.over)
+            member = InProcessMember(generation, task)
+            generation.joined(member)
+            return member
 
     @property
     def _now(self) -> _Generation:
-        assert self._generation is not None
+        assert self._generation is not None, "no generation has begun"
         return self._generation
 
     def await_tasks(self, timeout: float) -> tuple[TaskPlace, ...]:
         """Wait until all tasks have joined."""
-        with self._changed:
-            found, tasks = self._now, self._now.shape.tasks
-            if not self._changed.wait_for(lambda: len(found.joined) == tasks, timeout):
-                raise ExchangeError(
-                    "timed out", what=f"{len(found.joined)} of {tasks} tasks came"
-                )
-            return tuple(TaskPlace(task=t, host="", process=0) for t in range(tasks))
+        found, tasks = self._now.members, self._now.shape.tasks
+        if not self._bell.wait_for(lambda: len(found) == tasks, timeout):
+            what = f"{len(found)} of {tasks} tasks came within {timeout} seconds"
+            raise ExchangeError("timed out", what=what)
+        return tuple(TaskPlace(task=t, host="", process=0) for t in range(tasks))
 
     def send(self, task: int, message: Message) -> None:
-        """Send to one task."""
-        with self._changed:
-            self._now.to_task[task].append(message)
-            self._changed.notify_all()
+        """Send to one task; never waits."""
+        with self._bell:
+            member = self._now.members.get(task)
+            if member is not None:
+                member.control.messages.append(message)
+            self._bell.ring()
 
     def broadcast(self, message: Message) -> None:
         """Send to all tasks."""
@@ -116,127 +173,82 @@ class InProcessDriver:
 
     def receive(self, timeout: float | None) -> ControlEvent | None:
         """Return what happened next."""
-        with self._changed:
-            waiting = self._now.to_driver
-            found = self._changed.wait_for(lambda: bool(waiting), timeout)
+        waiting = self._now.to_driver
+        with self._bell:
+            found = self._bell.wait_for(lambda: bool(waiting), timeout)
             return waiting.popleft() if found else None
 
     def end(self) -> None:
         """End the generation."""
-        with self._changed:
-            if self._generation is not None and self._generation.over is None:
-                self._generation.over = ExchangeError(
-                    "ended", what="the driver has ended the generation"
-                )
-            self._changed.notify_all()
+        with self._bell:
+            if self._generation is not None:
+                what = "the driver has ended the generation"
+                self._generation.end(ExchangeError("ended", what=what))
 
     def close(self) -> None:
         """End the generation."""
         self.end()
 
 
-class InProcessMember:
-    """A task; see ``Member``, ``Exchange`` and ``TaskControl``: it is all of them."""
+@dataclass
+class InProcessControl:
+    """A task's side of its connection to the driver; see ``seam.TaskControl``."""
 
-    def __init__(self, generation: _Generation, task: int) -> None:
-        """Take the place of a task."""
-        self._shared = generation
-        self._changed = generation.changed
-        self.task = task
-        self.tasks = generation.shape.tasks
-        self._is_closed = False
-
-    @property
-    def control(self) -> Self:
-        """The connection to the driver."""
-        return self
-
-    @property
-    def exchange(self) -> Self:
-        """The connections to the other tasks."""
-        return self
-
-    def wait(self, until: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until something is so."""
-        with self._changed:
-            found = self._changed.wait_for(
-                lambda: until() or self._shared.over is not None, timeout
-            )
-            if found and not until():
-                self._shared.check()
-            return found
+    generation: _Generation
+    task: int
+    messages: deque[Message] = field(default_factory=deque)
 
     @property
     def has_message(self) -> bool:
         """Whether there is a message."""
-        return bool(self._shared.to_task[self.task])
+        return bool(self.messages)
 
     def receive(self, timeout: float | None) -> Message | None:
         """Return the driver's next message."""
-        if not self.wait(lambda: self.has_message, timeout):
+        with self.generation.bell as bell:
+            bell.wait_for(lambda: bool(self.messages or self.generation.over), timeout)
+            if self.messages:
+                return self.messages.popleft()
+            self._check()
             return None
-        with self._changed:
-            return self._shared.to_task[self.task].popleft()
 
     def send(self, message: Message) -> None:
         """Send to the driver."""
-        with self._changed:
-            self._shared.check()
-            self._shared.to_driver.append(Answer(task=self.task, message=message))
-            self._changed.notify_all()
+        with self.generation.bell as bell:
+            self._check()
+            answer = Answer(task=self.task, message=message)
+            self.generation.to_driver.append(answer)
+            bell.ring()
 
-    def begin(self, epoch: int, turn: int) -> InProcessEpoch:
-        """Return the exchange of an epoch."""
-        found = InProcessEpoch(self._shared, self, epoch, turn)
-        with self._changed:
-            found.check()
-        return found
+    def _check(self) -> None:
+        if self.generation.over is not None:
+            raise again(self.generation.over)
 
-    def cancel(self, epoch: int, turn: int) -> None:
-        """Drop everything of this and later epochs that has a lower turn."""
-        shared = self._shared
-        with self._changed:
-            if any(turn <= t for _, t in shared.cancels):
-                return
-            shared.cancels.append((epoch, turn))
-            for place in [p for p in shared.rows if p[2] >= epoch]:
-                del shared.rows[place]
-            for place in [p for p in shared.finished if p[2] >= epoch]:
-                del shared.finished[place]
-            shared.taken = {p for p in shared.taken if p[2] < epoch}
-            self._changed.notify_all()
 
-    def room(self, epoch: int) -> bool:
-        """Tell whether sources may be read on: always."""
-        return True
+class InProcessMember:
+    """A task that has joined; see ``seam.Member``."""
 
-    def status(self) -> tuple[EdgeStatus, ...]:
-        """Return how each edge is doing."""
-        with self._changed:
-            return tuple(self._edge(e) for e in range(self._shared.shape.edges))
+    def __init__(self, generation: _Generation, task: int) -> None:
+        """Take the place of a task."""
+        self._generation, self.task = generation, task
+        carrier = _Carrier(generation, task)
+        self.exchange = LiveExchange(task, generation.shape, generation.bell, carrier)
+        self.control = InProcessControl(generation, task)
+        self._is_closed = False
 
-    def _edge(self, edge: int) -> EdgeStatus:
-        shared = self._shared
-        epoch = shared.shape.first_epoch + shared.released[(self.task, edge)]
-        found = shared.finished[(self.task, edge, epoch)]
-        kept = [
-            batch
-            for (task, e, _), rows in shared.rows.items()
-            if (task, e) == (self.task, edge)
-            for batches in rows.values()
-            for batch in batches
-        ]
-        return EdgeStatus(
-            edge=edge,
-            epoch=epoch,
-            waits_for=tuple(t for t in range(self.tasks) if t not in found),
-            rows_in=sum(b.num_rows for b in kept),
-            bytes_in=sum(b.nbytes for b in kept),
-            bytes_out={},
-        )
+    def wait(self, until: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until something is so."""
+
+        def is_settled() -> bool:
+            if until():
+                return True
+            self.exchange.check()
+            return False
+
+        return self._generation.bell.wait_for(is_settled, timeout)
 
     def close(self) -> None:
-        """Leave the generation."""
+        """Say goodbye and leave."""
         self._leave("it has said goodbye", is_orderly=True)
 
     def die(self) -> None:
@@ -244,17 +256,19 @@ class InProcessMember:
         self._leave("its connection was closed", is_orderly=False)
 
     def _leave(self, why: str, *, is_orderly: bool) -> None:
-        with self._changed:
+        with self._generation.bell as bell:
             if self._is_closed:
                 return
             self._is_closed = True
+            if is_orderly:
+                self.exchange.handle(Closing())
+            else:
+                for peer, member in self._generation.members.items():
+                    if peer != self.task:
+                        member.exchange.handle(PeerLost(peer=self.task, why=why))
             lost = TaskLost(task=self.task, why=why, is_orderly=is_orderly)
-            self._shared.to_driver.append(lost)
-            if not is_orderly and self._shared.over is None:
-                self._shared.over = ExchangeError(
-                    "peer lost", what=f"task {self.task}: {why}", peer=self.task
-                )
-            self._changed.notify_all()
+            self._generation.to_driver.append(lost)
+            bell.ring()
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -271,71 +285,3 @@ class InProcessMember:
             self.close()
         else:
             self.die()
-
-
-class InProcessEpoch:
-    """One turn of an epoch; see ``EpochExchange``."""
-
-    def __init__(
-        self, shared: _Generation, member: InProcessMember, epoch: int, turn: int
-    ) -> None:
-        """Name the epoch and its turn."""
-        self._shared, self._member = shared, member
-        self.epoch, self.turn = epoch, turn
-
-    def check(self) -> None:
-        """Check that the turn was not cancelled, and nobody is lost."""
-        self._shared.check()
-        if self.turn < self._shared.turn(self.epoch):
-            raise EpochAbortedError(
-                epoch=self.epoch,
-                reason="cancelled",
-                cause=f"turn {self.turn} was cancelled",
-            )
-
-    def send(self, edge: int, peer: int, rows: pa.RecordBatch) -> None:
-        """Send rows to a task."""
-        with self._shared.changed:
-            self.check()
-            place = self._shared.rows.setdefault((peer, edge, self.epoch), {})
-            place.setdefault(self._member.task, []).append(rows)
-
-    def finish(self, edge: int) -> None:
-        """Say that no more rows of this edge come from this task."""
-        with self._shared.changed:
-            self.check()
-            for peer in range(self._member.tasks):
-                place = (peer, edge, self.epoch)
-                self._shared.finished[place].add(self._member.task)
-            self._shared.changed.notify_all()
-
-    def is_complete(self, edge: int) -> bool:
-        """Tell whether all tasks have finished the edge."""
-        with self._shared.changed:
-            self.check()
-            place = (self._member.task, edge, self.epoch)
-            return len(self._shared.finished[place]) == self._member.tasks
-
-    def await_table(
-        self, edge: int, timeout: float | None
-    ) -> tuple[pa.RecordBatch, ...] | None:
-        """Wait for the table of an edge and take it."""
-        if not self._member.wait(lambda: self.is_complete(edge), timeout):
-            return None
-        return self.take(edge)
-
-    def take(self, edge: int) -> tuple[pa.RecordBatch, ...]:
-        """Take the table of an edge."""
-        with self._shared.changed:
-            assert self.is_complete(edge), "the table is not complete"
-            place = (self._member.task, edge, self.epoch)
-            assert place not in self._shared.taken, "the table was taken"
-            self._shared.taken.add(place)
-            rows = self._shared.rows.pop(place, {})
-            return tuple(batch for peer in sorted(rows) for batch in rows[peer])
-
-    def release(self, edge: int) -> None:
-        """Say that the table is not needed any more."""
-        with self._shared.changed:
-            self.check()
-            self._shared.released[(self._member.task, edge)] += 1

@@ -74,18 +74,18 @@ def test_what_was_sent_of_a_cancelled_turn_is_dropped() -> None:
     driver = InProcessDriver()
     invitation = driver.begin(SHAPE)
     one, two = (driver.join(invitation, n) for n in range(2))
-    old = one.begin(7, 0)
+    old = one.exchange.begin(7, 0)
     old.send(0, 0, batch(1))
     old.finish(0)
 
     for member in (one, two):
-        member.cancel(7, 3)
+        member.exchange.cancel(7, 3)
 
     with pytest.raises(EpochAbortedError):
         old.send(0, 0, batch(2))
     for member in (one, two):
-        member.begin(7, 3).finish(0)
-    assert one.begin(7, 3).await_table(0, 10) == ()
+        member.exchange.begin(7, 3).finish(0)
+    assert one.exchange.begin(7, 3).await_table(0, 10) == ()
 
 
 def test_a_task_that_dies_ends_the_generation() -> None:
@@ -96,6 +96,51 @@ def test_a_task_that_dies_ends_the_generation() -> None:
     two.die()
 
     with pytest.raises(ExchangeError) as caught:
-        one.begin(7, 0).await_table(0, 10)
+        one.exchange.begin(7, 0).await_table(0, 10)
     assert caught.value.peer == 1
     assert driver.receive(10) == TaskLost(task=1, why="its connection was closed")
+
+
+def test_whoever_waits_for_anything_hears_that_the_driver_has_ended_it() -> None:
+    driver = InProcessDriver()
+    invitation = driver.begin(SHAPE)
+    member = driver.join(invitation, 0)
+    ending = threading.Timer(0.01, driver.end)
+    ending.start()
+
+    with pytest.raises(ExchangeError) as caught:
+        member.wait(lambda: member.control.has_message, 10)
+
+    assert caught.value.reason == "ended"
+    with pytest.raises(ExchangeError):
+        member.control.receive(10)
+    with pytest.raises(ExchangeError):
+        driver.join(invitation, 1)
+    ending.join()
+
+
+def test_sources_stop_until_a_slow_task_takes_its_rows() -> None:
+    driver = InProcessDriver()
+    limits = Limits(credit_bytes=100, waiting_bytes=1000)
+    shape = Shape(tasks=2, edges=1, first_epoch=1, limits=limits)
+    invitation = driver.begin(shape)
+    one, slow = (driver.join(invitation, n) for n in range(2))
+    for member in (one, slow):
+        member.exchange.begin(1, 0).finish(0)
+    slow.exchange.begin(2, 0).finish(0)
+    epoch = one.exchange.begin(2, 0)
+    count = 0
+    while one.exchange.room(2):
+        epoch.send(0, 1, batch(count))
+        count += 1
+    epoch.finish(0)
+
+    (status,) = one.exchange.status()
+    assert status.bytes_out[1] >= 1000
+    for member in (slow, one):
+        first = member.exchange.begin(1, 0)
+        assert first.take(0) == ()
+        first.release(0)
+
+    assert one.wait(lambda: one.exchange.room(2), 10)
+    assert values(slow.exchange.begin(2, 0).take(0)) == list(range(count))

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from riverlock.core.errors import ExchangeError
     from riverlock.exchange.protocol.frames import Frame
 
 __all__ = [
+    "Abandoned",
     "Arrived",
     "CancelOrdered",
     "Closing",
@@ -83,6 +85,13 @@ class PeerLost:
     why: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abandoned:
+    """The generation is over for a reason that is not in the protocol."""
+
+    error: ExchangeError
+
+
 @dataclass(frozen=True, slots=True)
 class Closing:
     """The task ends in order, once everything is sent."""
@@ -96,5 +105,6 @@ Event: TypeAlias = (
     | Arrived
     | Writable
     | PeerLost
+    | Abandoned
     | Closing
 )

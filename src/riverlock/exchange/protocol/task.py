@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from riverlock.core.errors import ExchangeError, InternalError
 from riverlock.exchange.protocol.events import (
+    Abandoned,
     Arrived,
     CancelOrdered,
     Closing,
@@ -122,6 +123,8 @@ class TaskProtocol:
                 self._cancel(Cancel(epoch=event.epoch, turn=event.turn))
             case PeerLost():
                 self._on_peer_lost(event)
+            case Abandoned():
+                self.over = event.error
             case Closing():
                 self._is_closing = True
                 self._touched.update(self._peers)

@@ -1,0 +1,1 @@
+"""Frames as bytes, and columns in them; no sockets."""
