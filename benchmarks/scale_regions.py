@@ -26,10 +26,10 @@ from riverlock.coordinator.region import RegionCoordinator
 from riverlock.coordinator.restart import NoRestart
 from riverlock.coordinator.votes import Vote
 from riverlock.core.clock import ManualClock
-from riverlock.driver.cut_keeper import CutKeeper
 from riverlock.driver.intake.admission import Admission
 from riverlock.driver.intake.planner import Planner, planned_event
 from riverlock.driver.intake.region_cuts import RegionCuts
+from riverlock.driver.snapshots.cut_keeper import CutKeeper
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.cut_log import CutLog
 from riverlock.snapshot.format.records import CHANNEL, REGIONS_FEATURE

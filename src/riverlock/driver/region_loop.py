@@ -30,17 +30,17 @@ from riverlock.core.errors import (
     StorageError,
     StoreChangedError,
 )
-from riverlock.driver.decision import decided
-from riverlock.driver.epoch_report import Report
-from riverlock.driver.failures import (
+from riverlock.driver.intake.planner import planned_event
+from riverlock.driver.status.epoch_report import Report
+from riverlock.driver.status.status_board import Board
+from riverlock.driver.steps.decision import decided
+from riverlock.driver.steps.failures import (
     as_ours,
     is_retryable,
     plan_failed,
     stage_failed,
 )
-from riverlock.driver.intake.planner import planned_event
-from riverlock.driver.sink_commits import committed
-from riverlock.driver.status_board import Board
+from riverlock.driver.steps.sink_commits import committed
 from riverlock.snapshot.claims import describe
 from riverlock.snapshot.format.records import Change, Rescale
 from riverlock.snapshot.format.run_status import Status, input_rows

@@ -15,7 +15,7 @@ import msgspec
 
 from riverlock.coordinator.restart import delay_us
 from riverlock.core.errors import RiverlockError
-from riverlock.driver.failures import may_pass
+from riverlock.driver.steps.failures import may_pass
 from riverlock.snapshot.starts import announced, stop_of, tell
 
 if TYPE_CHECKING:

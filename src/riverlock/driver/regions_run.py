@@ -18,13 +18,13 @@ from riverlock.core.errors import InvalidConfigError
 from riverlock.core.ids import MAIN_REGION
 from riverlock.core.suggestions import did_you_mean
 from riverlock.core.times import duration_us
-from riverlock.driver.cut_keeper import CutKeeper
 from riverlock.driver.engine import while_it_is_there
 from riverlock.driver.intake.turning import circles_of
 from riverlock.driver.region_lives import RegionLives
 from riverlock.driver.region_place import RegionPlace
 from riverlock.driver.region_run import Run
-from riverlock.driver.regular_snapshots import RegularSnapshots
+from riverlock.driver.snapshots.cut_keeper import CutKeeper
+from riverlock.driver.snapshots.regular_snapshots import RegularSnapshots
 from riverlock.driver.starting.left_regions import check_left_regions
 from riverlock.program.regions import is_joined, part_of, region_of, topology_of
 from riverlock.snapshot.catalog import Catalog

@@ -17,8 +17,8 @@ import riverlock as rl
 from riverlock.cli import main
 from riverlock.coordinator.restart import FixedDelay
 from riverlock.core.errors import CommitRejectedError, EpochAbortedError
-from riverlock.driver.failures import may_pass
 from riverlock.driver.region_place import RegionPlace
+from riverlock.driver.steps.failures import may_pass
 from riverlock.engines.local.deployment import LocalDeployment
 from riverlock.snapshot.catalog import Catalog
 from riverlock.storage.open import open_storage

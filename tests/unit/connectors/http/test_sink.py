@@ -32,7 +32,7 @@ from riverlock.core.errors import (
     SinkUnavailableError,
 )
 from riverlock.core.types import schema_of
-from riverlock.driver.failures import is_retryable, reason_of
+from riverlock.driver.steps.failures import is_retryable, reason_of
 from riverlock.snapshot.format.records import SinkOutput
 from riverlock.snapshot.past import digest_of
 from riverlock.storage.local import LocalStorage

@@ -17,8 +17,12 @@ from riverlock.coordinator.cuts.events import Proposed, TimedOut
 from riverlock.coordinator.cuts.instructions import Abandon, Complete, DeclareDrained
 from riverlock.core import faults
 from riverlock.core.errors import SnapshotNotFoundError
-from riverlock.driver.decided_epochs import DecidedEpochs
-from riverlock.driver.joint_regions import JointRegions, Place, started_regions
+from riverlock.driver.snapshots.decided_epochs import DecidedEpochs
+from riverlock.driver.snapshots.joint_regions import (
+    JointRegions,
+    Place,
+    started_regions,
+)
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.cut_log import CutLog
 from riverlock.snapshot.joint.joint_cut import (

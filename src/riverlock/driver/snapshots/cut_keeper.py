@@ -16,8 +16,8 @@ from riverlock.coordinator.cuts.cut import Protocol
 from riverlock.coordinator.cuts.events import Decided, Proposed, TimedOut
 from riverlock.coordinator.cuts.instructions import Abandon, Complete, DeclareDrained
 from riverlock.core.errors import RiverlockError
-from riverlock.driver.decided_epochs import DecidedEpochs
-from riverlock.driver.joint_keeper import JointKeeper
+from riverlock.driver.snapshots.decided_epochs import DecidedEpochs
+from riverlock.driver.snapshots.joint_keeper import JointKeeper
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.channels import channel_ends
 from riverlock.snapshot.format.cut_log import CutLog

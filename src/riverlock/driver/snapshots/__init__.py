@@ -1,0 +1,1 @@
+"""Takes snapshots of several regions, and of several flows, while they run."""
