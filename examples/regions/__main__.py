@@ -55,9 +55,7 @@ def live(place: Path, payments: int, faults: str) -> bool:
     """Run the flow in a process of its own; return whether it was killed."""
     command = [sys.executable, "-m", "examples.regions.flow"]
     command += ["--store", str(place / "store"), "--out", str(place / "out")]
-    command += ["--payments", str(payments)]
-    if not (place / "store" / "snapshots" / f"{SNAPSHOT}.json").exists():
-        command += ["--snapshot", SNAPSHOT]
+    command += ["--payments", str(payments), "--snapshot", SNAPSHOT]
     ended = subprocess.run(
         command,
         cwd=Path(__file__).parents[2],

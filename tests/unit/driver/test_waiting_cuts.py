@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from tests.unit.driver.test_regions_run import (
     run,
 )
 
+import riverlock as rl
 from riverlock.core.clock import SystemClock
+from riverlock.core.errors import InvalidConfigError
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.cut_log import CutLog
 from riverlock.storage.open import open_storage
@@ -63,3 +66,40 @@ def test_a_snapshot_that_nobody_completes_is_given_up_and_the_input_read(
     run(ledger(given), store, max_rows_per_epoch=5)
 
     assert arrived(store) == expected(given)
+
+
+def asked(store: str, name: str, protocol: Protocol) -> None:
+    """Ask for a snapshot as one who dies before it has an answer."""
+    CutLog(open_storage(store)).propose(
+        name,
+        protocol=protocol,
+        asked_us=SystemClock().now_us(),
+        timeout_us=600_000_000,
+        note="",
+    )
+
+
+def test_who_asks_again_for_a_snapshot_gets_the_one_that_is_being_taken(
+    tmp_path: Path,
+) -> None:
+    store = str(tmp_path / "s")
+    run(ledger(transfers(10)), store)
+    asked(store, "v", "unaligned")
+    handle = ledger(transfers(20)).start(store, execution="local")
+
+    with suppress(InvalidConfigError):  # it was complete before we asked
+        handle.savepoint("v", protocol="unaligned")
+
+    handle.stop()
+    (named,) = Catalog(open_storage(store)).snapshots()
+    assert named.cut == 1
+    assert not list(CutLog(open_storage(store)).abandoned())
+
+
+def test_a_snapshot_is_not_taken_by_two_protocols(tmp_path: Path) -> None:
+    store = str(tmp_path / "s")
+    run(ledger(transfers(10)), store)
+    asked(store, "v", "drain")
+
+    with pytest.raises(InvalidConfigError, match="being taken, 'drain'"):
+        rl.stores.savepoint(store, "v", protocol="aligned")

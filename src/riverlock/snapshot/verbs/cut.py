@@ -13,7 +13,7 @@ from riverlock.snapshot.owner import life_of
 
 if TYPE_CHECKING:
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.format.records import Named
+    from riverlock.snapshot.format.records import CutProposal, Named
 
 __all__ = [
     "DEFAULT_PROTOCOL",
@@ -63,6 +63,24 @@ def _check_runs(catalog: Catalog, name: str) -> None:
     )
 
 
+def _asked_before(
+    cuts: CutLog, name: str, protocol: str, now_us: int
+) -> CutProposal | None:
+    """Return the cut of that name that is being taken, and has time left."""
+    for asked in cuts.found().still:
+        is_over = now_us >= asked.asked_us + asked.timeout_us
+        if asked.name == name and asked.joint is None and not is_over:
+            if asked.protocol == protocol:
+                return asked
+            raise InvalidConfigError(
+                f"snapshot {name!r}",
+                expected=f"the protocol by which it is being taken, {asked.protocol!r}",
+                found=repr(protocol),
+                hint="wait for it (`riverlock snapshots STORE`) or choose another name",
+            )
+    return None
+
+
 def take_cut(  # noqa: PLR0913 - keywords, each with a default
     catalog: Catalog,
     name: str,
@@ -74,6 +92,9 @@ def take_cut(  # noqa: PLR0913 - keywords, each with a default
 ) -> Named:
     """Ask the regions that run for a snapshot; return it once it is complete.
 
+    One of that name that is being taken already is waited for: whoever asked for it may
+    have died, and asks again.
+
     Args:
         catalog: The store.
         name: Of the snapshot.
@@ -83,15 +104,18 @@ def take_cut(  # noqa: PLR0913 - keywords, each with a default
         note: For people.
 
     Raises:
-        InvalidConfigError: The name is taken, there is no such protocol, or no region
-            runs.
+        InvalidConfigError: The name is taken, or is being taken by another protocol;
+            there is no such protocol; no region runs.
         SnapshotAbandonedError: A region did not answer in time.
     """
     check_protocol(protocol)
-    catalog.check_name(name)
-    _check_runs(catalog, name)
     cuts = CutLog(catalog.storage)
-    proposal = cuts.propose(
+    # Before its name is looked at: it may get it at any moment.
+    proposal = _asked_before(cuts, name, protocol, now_us)
+    if proposal is None:
+        catalog.check_name(name)
+    _check_runs(catalog, name)
+    proposal = proposal or cuts.propose(
         name, protocol=protocol, asked_us=now_us, timeout_us=timeout_us, note=note
     )
     limit = time.monotonic() + (timeout_us + _PATIENCE_US) / 1_000_000
