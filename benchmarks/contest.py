@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Beside warm-up and measuring: to start, to let the last epoch end, and to stop.
 BESIDE_SECONDS = 60.0
+OURS = "riverlock"
 
 
 def contest(
@@ -30,11 +31,13 @@ def contest(
     Args:
         name: The module, and the file of the results.
         title: Of the table; may refer to options.
-        contenders: By name; ours is the first.
+        contenders: By name; ours is the first. Names that begin with ``riverlock`` are
+            ours as well, and run whatever the peers.
         parser: Takes the options of the benchmark.
     """
     mine, *others = contenders
-    harness.add_options(parser, others)
+    peers = [each for each in others if not each.startswith(OURS)]
+    harness.add_options(parser, peers)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--warm-up", type=float, default=40, help="seconds")
     parser.add_argument("--seconds", type=float, default=15, help="measured")
@@ -50,7 +53,7 @@ def contest(
     runs = [
         harness.Contender(
             *(each, [*sys.argv[1:], "--only", each], most),
-            None if each == mine else each,
+            each if each in peers else None,
         )
         for each in contenders
     ]

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks import harness
+from benchmarks.common import Epoch
+from benchmarks.contest import contest
 from benchmarks.harness import Contender, add_options, measure
 from tests.chaos.processes import start_of
 
@@ -163,6 +166,46 @@ def test_who_fails_is_told_and_the_others_go_on(
 
     assert list(found) == ["ours"]
     assert "broken: failed with 3" in capsys.readouterr().out
+
+
+def nobody(chosen: argparse.Namespace, window: Any) -> list[Epoch]:
+    raise AssertionError
+
+
+def test_all_forms_of_ours_run_without_peers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ran: list[str] = []
+
+    def told(
+        module: str, runs: list[Contender], line: Any, chosen: Any, **_: Any
+    ) -> Any:
+        ran.extend(each.name for each in runs if harness.is_wanted(chosen, each.peer))
+        return {}
+
+    monkeypatch.setattr(harness, "measure", told)
+    monkeypatch.setattr("benchmarks.common.RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["floor", "--peers", "none"])
+    names = ("riverlock, over a backlog", "riverlock, live", "somebody else")
+
+    contest("floor", "", dict.fromkeys(names, nobody), argparse.ArgumentParser())
+
+    assert ran == ["riverlock, over a backlog", "riverlock, live"]
+
+
+BENCHMARKS = [
+    path
+    for path in sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
+    if "ArgumentParser(" in path.read_text() and path.stem != "short"
+]
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: str(path.stem))
+def test_every_benchmark_is_run_by_the_harness(path: Path) -> None:
+    """So it takes ``--peers``, says how long it takes, and tells of each at once."""
+    text = path.read_text()
+
+    assert "harness.measure(" in text or "contest(" in text
 
 
 def test_the_short_run_takes_peers_and_starts_nothing_when_asked_for_help() -> None:
