@@ -102,13 +102,13 @@ def read_variable(entries: pa.Table, state: OperatorState, name: str) -> pa.Tabl
     import pyarrow.compute as pc
 
     if name == "timers":
-        rows = entries.filter(pc.field("entry") == "timer")
+        rows = entries.filter(pc.equal(entries["entry"], "timer"))
         return _with_keys(rows, _unnest(rows["timer"]))
     variable = state.variables[name]
     if variable.kind in ("list", "map") or variable.ttl_us is not None:
-        rows = entries.filter(pc.field("variable") == name)
+        rows = entries.filter(pc.equal(entries["variable"], name))
     else:
-        rows = entries.filter(pc.field("entry") == "values")
+        rows = entries.filter(pc.equal(entries["entry"], "values"))
     column = pc.struct_field(rows["data"].combine_chunks(), name)
     rows, column = rows.filter(pc.is_valid(column)), column.drop_null()
     found = _unnest(column) if variable.kind in ("list", "map") else {name: column}

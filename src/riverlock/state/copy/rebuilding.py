@@ -29,16 +29,27 @@ def changes_of(table: pa.Table, layout: StateLayout) -> Changes:
     changes = Changes.empty()
     if table.num_rows == 0:
         return changes
-    deleted = table.filter(pc.field("deleted"))
-    _deletes(deleted, changes)
-    live = table.filter(~pc.field("deleted"))
-    rows = live.filter(pc.field("entry") == "values")
+    _deletes(table.filter(table["deleted"]), changes)
+    live = table.filter(pc.invert(table["deleted"]))
+    rows = _of_kind(live, "values")
     for scope in layout.rows:
         _rows(_of_scope(rows, scope), layout, scope, changes)
-    _timers(live.filter(pc.field("entry") == "timer"), layout, changes)
+    _timers(_of_kind(live, "timer"), layout, changes)
     for spec in layout.handled:
-        _entries(live.filter(pc.field("variable") == spec.name), layout, spec, changes)
+        mine = live.filter(pc.equal(live["variable"], spec.name))
+        _entries(mine, layout, spec, changes)
     return changes
+
+
+def _of_kind(table: pa.Table, entry: str) -> pa.Table:
+    """Return the entries of a kind.
+
+    By a mask: an expression makes Arrow start a plan with threads, for a millisecond
+    each, and a recovery does so for every file.
+    """
+    import pyarrow.compute as pc
+
+    return table.filter(pc.equal(table["entry"], entry))
 
 
 def _of_scope(rows: pa.Table, scope: str) -> pa.Table:
@@ -56,10 +67,8 @@ def _of_scope(rows: pa.Table, scope: str) -> pa.Table:
 
 
 def _deletes(table: pa.Table, changes: Changes) -> None:
-    import pyarrow.compute as pc
-
     changes.deletes += table["id"].to_pylist()
-    timers = table.filter(pc.field("entry") == "timer")
+    timers = _of_kind(table, "timer")
     for entry_id, slot in zip(timers["id"].to_pylist(), _slots(timers), strict=True):
         changes.timers.append((slot[1:], entry_id[: -len(slot)], None))
 
