@@ -14,7 +14,7 @@ LEDGER_ARGS ?=
 # it, each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo orders ledger kafka archive test check format bench clean
+.PHONY: help setup demo orders ledger kafka archive bytecode test check format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -51,8 +51,12 @@ kafka: $(STAMP)
 archive: $(STAMP)
 	@$(BIN)/python tools/java_archive.py $(VENV)/spark.jsa >/dev/null
 
+# Each of the processes that run tests imports all of them: once compiled is enough.
+bytecode: $(STAMP)
+	@test -d tests/__pycache__ || $(BIN)/python -m pytest --collect-only -q >/dev/null || true
+
 test: $(STAMP) ## Run all tests but the slow ones (PYTEST_ARGS=... adds options)
-	@$(MAKE) --no-print-directory -j2 kafka archive
+	@$(MAKE) --no-print-directory -j3 kafka archive bytecode
 	@SPARK_SUBMIT_OPTS="$$($(BIN)/python tools/java_archive.py $(VENV)/spark.jsa)" \
 	  $(BIN)/python -m pytest -m "not slow" \
 	  -n 3 --dist loadfile --no-loadscope-reorder --durations=20 $(PYTEST_ARGS)
