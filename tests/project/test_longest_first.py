@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.longest_first import pytest_collection_modifyitems, recorded
+from tests.longest_first import (
+    KAFKA,
+    SPARK,
+    needs,
+    next_file,
+    pytest_collection_modifyitems,
+    recorded,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,3 +38,26 @@ def test_files_that_take_long_come_first_and_the_others_stay_in_place() -> None:
 @pytest.mark.parametrize("path", recorded())
 def test_recorded_files_are_there(path: str) -> None:
     assert (ROOT / path).exists()
+
+
+BROKER, QUERY = "tests/chaos/test_sink_kills.py", "tests/integration/test_joins.py"
+ENGINES, PLAIN = "tests/conformance/test_engines.py", "tests/compat/test_format.py"
+
+
+def test_what_a_file_needs_is_known() -> None:
+    assert needs(BROKER) == {KAFKA, SPARK}
+    assert needs(QUERY) == needs(ENGINES) == {SPARK}
+    assert needs(PLAIN) == frozenset()
+
+
+def test_what_others_have_started_is_not_started_again() -> None:
+    none, spark, both = frozenset[str](), frozenset({SPARK}), frozenset({KAFKA, SPARK})
+    waiting = [BROKER, QUERY, PLAIN]
+
+    assert next_file(waiting, none, {}) == BROKER
+    assert next_file(waiting, none, {"a": both}) == QUERY
+    assert next_file(waiting, spark, {"a": both, "b": spark}) == QUERY
+    assert next_file(waiting, none, {"a": both, "b": spark}) == PLAIN
+    assert next_file(waiting, both, {"a": both, "b": spark}) == BROKER
+    # Nobody waits for another worker.
+    assert next_file([BROKER, QUERY], none, {"a": both, "b": spark}) == BROKER
