@@ -97,7 +97,7 @@ def streams(flow: rl.Flow, tables: tuple[str, str]) -> tuple[Any, Any]:
 
 
 def run(flow: rl.Flow, store: Path, spark: SparkSession, **options: Any) -> None:
-    options = {"available_now": True, "max_rows_per_epoch": 60, **options}
+    options = {"available_now": True, "max_rows_per_epoch": 100, **options}
     flow.run(str(store), spark=spark, **options)
     catalog = Catalog(open_storage(str(store)))
     assert all(report.is_whole for report in verify(catalog))

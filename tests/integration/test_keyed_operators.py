@@ -1,4 +1,4 @@
-"""Operators that remember records, on Spark, against plain computations."""
+"""Operators that remember records, in one flow on Spark, against plain computations."""
 
 from __future__ import annotations
 
@@ -73,43 +73,23 @@ def run(flow: rl.Flow, store: Path, spark: SparkSession) -> None:
     assert all(report.is_whole for report in verify(catalog))
 
 
-def test_deduplicate_on_spark_equals_a_plain_loop(
-    spark: SparkSession, tmp_path: Path, clicks: list[Row], clicks_dir: str
-) -> None:
-    flow = rl.Flow("once")
-    out, late = rl.sinks.memory(), rl.sinks.memory()
-    kept = read(flow, clicks_dir).key_by("user").deduplicate("15 seconds", uid="once")
-    kept.write(out)
-    kept.side("late").where("n >= 0").write(late)
-
-    run(flow, tmp_path, spark)
-
-    expected: list[Row] = []
+def once(clicks: list[Row]) -> list[Row]:
+    """The clicks that are 15 seconds away from each that was kept before them."""
+    found: list[Row] = []
     for row in clicks:
-        mine = [abs(row[4] - other[4]) for other in expected if other[0] == row[0]]
+        mine = [abs(row[4] - other[4]) for other in found if other[0] == row[0]]
         if all(distance >= timedelta(seconds=15) for distance in mine):
-            expected.append(row)
-    assert Counter(out.rows()) == Counter(expected)
-    assert late.rows() == []
+            found.append(row)
+    return found
 
 
-def test_top_on_spark_upserted_by_rank_equals_sorting(
-    spark: SparkSession, tmp_path: Path, clicks: list[Row], clicks_dir: str
-) -> None:
-    flow = rl.Flow("best")
-    out = rl.sinks.memory()
-    read(flow, clicks_dir).key_by("user").top(3, by="amount", uid="best").write(out)
-
-    run(flow, tmp_path, spark)
-
-    table: dict[Any, Row] = {}
-    for epoch in sorted(out.epochs):
-        table |= {(row[0], row[5]): row[:5] for row in out.epochs[epoch]}
-    expected: dict[Any, Row] = {}
+def best(clicks: list[Row]) -> dict[Any, Row]:
+    """The three largest amounts of each user, by rank."""
+    found: dict[Any, Row] = {}
     for user in {row[0] for row in clicks}:
         mine = sorted((r for r in clicks if r[0] == user), key=lambda r: -r[3])
-        expected |= {(user, rank): row for rank, row in enumerate(mine[:3], 1)}
-    assert table == expected
+        found |= {(user, rank): row for rank, row in enumerate(mine[:3], 1)}
+    return found
 
 
 def bought(clicks: list[Row]) -> list[Row]:
@@ -131,40 +111,44 @@ def bought(clicks: list[Row]) -> list[Row]:
     return found
 
 
-def test_match_on_spark_equals_a_plain_loop_over_sorted_events(
+PATTERN = (
+    rl.pattern("cart", lambda e: e.kind == "cart")
+    .without("leave", lambda e: e.kind == "leave")
+    .then("buy", lambda e, seen: e.kind == "buy" and e.amount > seen["cart"].amount)
+    .within("20 seconds")
+)
+MATCHED = "user string, cart long, buy long, since timestamp, at timestamp"
+
+
+def of_match(found: Any) -> Row:
+    cart, buy = found["cart"], found["buy"]
+    return cart.user, cart.n, buy.n, cart.at, buy.at
+
+
+def test_operators_that_remember_records_equal_plain_loops(
     spark: SparkSession, tmp_path: Path, clicks: list[Row], clicks_dir: str
 ) -> None:
-    pattern = (
-        rl.pattern("cart", lambda e: e.kind == "cart")
-        .without("leave", lambda e: e.kind == "leave")
-        .then("buy", lambda e, seen: e.kind == "buy" and e.amount > seen["cart"].amount)
-        .within("20 seconds")
-    )
-    flow = rl.Flow("bought")
-    out, late = rl.sinks.memory(), rl.sinks.memory()
-    matches = (
-        read(flow, clicks_dir)
-        .key_by("user")
-        .match(
-            pattern,
-            output="user string, cart long, buy long, since timestamp, at timestamp",
-            select=lambda m: (
-                m["cart"].user,
-                m["cart"].n,
-                m["buy"].n,
-                m["cart"].at,
-                m["buy"].at,
-            ),
-            uid="bought",
-        )
-    )
-    matches.write(out)
-    matches.side("late").write(late)
+    flow = rl.Flow("clicks")
+    keyed = read(flow, clicks_dir).key_by("user")
+    kept, kept_late, top, matched, matched_late = (rl.sinks.memory() for _ in range(5))
+    deduplicated = keyed.deduplicate("15 seconds", uid="once")
+    deduplicated.write(kept)
+    deduplicated.side("late").where("n >= 0").write(kept_late)
+    keyed.top(3, by="amount", uid="best").write(top)
+    matches = keyed.match(PATTERN, output=MATCHED, select=of_match, uid="bought")
+    matches.write(matched)
+    matches.side("late").write(matched_late)
 
     run(flow, tmp_path, spark)
 
+    assert Counter(kept.rows()) == Counter(once(clicks))
+    assert kept_late.rows() == []
+    table: dict[Any, Row] = {}
+    for epoch in sorted(top.epochs):
+        table |= {(row[0], row[5]): row[:5] for row in top.epochs[epoch]}
+    assert table == best(clicks)
     watermark = max(row[4] for row in clicks) - timedelta(seconds=DELAY)
     expected = bought([row for row in clicks if row[4] < watermark])
     assert len(expected) > 10
-    assert Counter(out.rows()) == Counter(expected)
-    assert late.rows() == []
+    assert Counter(matched.rows()) == Counter(expected)
+    assert matched_late.rows() == []
