@@ -11,6 +11,7 @@ from examples.nexmark.compare import compare
 from examples.nexmark.events import Events, make_tables
 from examples.nexmark.queries import QUERIES, build
 from examples.nexmark.runs import run, run_and_die
+from tests.interpreted import interpreted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +42,8 @@ def out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_queries_killed_on_their_way_equal_batch(spark: SparkSession, out: str) -> None:
-    results = [compare(spark, name, out) for name in QUERIES]
+    with interpreted(spark):
+        results = [compare(spark, name, out) for name in QUERIES]
 
     assert [r for r in results if not r.is_equal] == []
     assert all(r.expected for r in results)

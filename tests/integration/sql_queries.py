@@ -141,19 +141,3 @@ def views(spark: SparkSession) -> Iterator[None]:
     finally:
         for name in ("events", "users"):
             spark.catalog.dropTempView(name)
-
-
-@contextmanager
-def interpreted(spark: SparkSession) -> Iterator[None]:
-    """Do without the code that Spark makes for a query: rows are too few for it."""
-    settings = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in settings:
-            spark.conf.unset(name)

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tests.integration.orders import ORDERS, Row, run, source
+from tests.interpreted import interpreted
 
 import riverlock as rl
 from riverlock.core.errors import (
@@ -101,12 +102,13 @@ def expected(
     """Return rows by key and window, with exact counts for the approximate ones."""
     texts = {**EXACT, **SETS, "spread": "max(v) - min(v)"}
     columns = [F.expr(text).alias(name) for name, text in texts.items()]
-    if window is None:
-        rows = frame.groupBy(*keys).agg(*columns).collect()
-        return by_key(rows, len(keys))
-    grouped = frame.groupBy(*keys, F.expr(window).alias("w")).agg(*columns)
-    rows = grouped.select(*keys, "w.start", "w.end", *texts).collect()
-    return by_key(rows, len(keys) + 2)
+    with interpreted(frame.sparkSession):
+        if window is None:
+            rows = frame.groupBy(*keys).agg(*columns).collect()
+            return by_key(rows, len(keys))
+        grouped = frame.groupBy(*keys, F.expr(window).alias("w")).agg(*columns)
+        rows = grouped.select(*keys, "w.start", "w.end", *texts).collect()
+        return by_key(rows, len(keys) + 2)
 
 
 def by_key(rows: list[Any], width: int) -> dict[Any, Any]:

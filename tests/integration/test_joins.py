@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.interpreted import interpreted
 
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError
@@ -105,7 +106,9 @@ def run(flow: rl.Flow, store: Path, spark: SparkSession, **options: Any) -> None
 
 
 def rows_of(frame: DataFrame) -> Counter[str]:
-    return Counter(repr(tuple(r.values())) for r in frame.toArrow().to_pylist())
+    with interpreted(frame.sparkSession):
+        rows = frame.toArrow().to_pylist()
+    return Counter(repr(tuple(r.values())) for r in rows)
 
 
 def decided(rows: list[Row]) -> Counter[str]:

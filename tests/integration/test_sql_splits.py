@@ -25,10 +25,10 @@ from tests.integration.sql_queries import (
     ROWS,
     comparable,
     events,
-    interpreted,
     table,
     views,
 )
+from tests.interpreted import interpreted
 from tests.property.prepared import PreparedOperator
 
 import riverlock as rl

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.interpreted import interpreted
 
 import riverlock as rl
 from riverlock.core.errors import InvalidFlowError, StateSchemaError
@@ -107,7 +108,8 @@ def expected(
         F.unix_micros("w.end").alias("e"),
         *aggregates,
     )
-    return Counter(comparable(row) for row in flat.collect())
+    with interpreted(frame.sparkSession):
+        return Counter(comparable(row) for row in flat.collect())
 
 
 def comparable(row: Any) -> tuple[Any, ...]:
