@@ -1,6 +1,7 @@
 """Spark without the code that it makes for a query: a few rows are not worth compiling.
 
-For what tests hold flows against. The flows themselves run as they do for users.
+For what tests hold flows against, and for scripts whose epochs have a row or two. Other
+flows run as they do for users.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import msgspec
 import pytest
 import yaml
 from pyspark.sql import SparkSession
+from tests.interpreted import interpreted
 
 import riverlock as rl
 from riverlock.coordinator.watermarks import first_open_us
@@ -275,17 +276,18 @@ def test_scripts_on_spark(spark: SparkSession, tmp_path: Path) -> None:
         for number, step in enumerate(script["steps"]):
             write_step(tmp_path, uid, number, step)
 
-    flow.run(
-        str(tmp_path / "store"),
-        spark=spark,
-        available_now=True,
-        max_rows_per_epoch=1,
-        epoch_target=None,
-        parallelism=1,
-        clock=clock,
-        # Epochs are as far apart as steps.
-        on_status=lambda status: clock.set_us(((status.epoch or 0) + 1) * SECOND_US),
-    )
+    with interpreted(spark):
+        flow.run(
+            str(tmp_path / "store"),
+            spark=spark,
+            available_now=True,
+            max_rows_per_epoch=1,
+            epoch_target=None,
+            parallelism=1,
+            clock=clock,
+            # Epochs are as far apart as steps.
+            on_status=lambda s: clock.set_us(((s.epoch or 0) + 1) * SECOND_US),
+        )
 
     sinks: dict[str, Any] = {write.uid: write.sink for write in program_of(flow).writes}
     replaced = {write.uid for write in program_of(flow).writes if write.replaces}
