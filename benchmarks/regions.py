@@ -3,7 +3,8 @@
     python -m benchmarks.regions [--rows 6000000] [--peers none]
 
 ``throughput`` runs two keyed operators over a backlog, in one region and in two, and in
-two while a snapshot is taken each second, by each protocol: records per second from the
+two while a snapshot is taken each second, by each protocol, and in two whose channel is
+not kept by the key of its reader (``exchanged``): records per second from the
 first epoch of the first region to the last epoch of the last one, in the second run of
 a process. ``slow`` takes snapshots of a region with two inputs, one of which passes a
 region that is ten times too slow, so that rows have piled up before it: in time, on the
@@ -37,8 +38,14 @@ PACE, FACTOR = 2_000, 10
 # Throughput.
 
 
-def chain(rows: int, *, is_cut: bool) -> rl.Flow:
-    """Return a flow of two keyed operators, in one region or in two."""
+def chain(rows: int, *, is_cut: bool, is_by_key: bool = True) -> rl.Flow:
+    """Return a flow of two keyed operators, in one region or in two.
+
+    Args:
+        rows: How many there are.
+        is_cut: Whether there are two regions.
+        is_by_key: Whether the second one can see that nothing changes the key before.
+    """
     import riverlock as rl
 
     class Seen(rl.Process):
@@ -67,6 +74,8 @@ def chain(rows: int, *, is_cut: bool) -> rl.Flow:
     seen = records.key_by("k").process(Seen(), uid="seen")
     if is_cut:
         seen = seen.region("second", uid="to-second")
+    if not is_by_key:
+        seen = seen.with_column("other", "other")
     seen.key_by("other").process(Added(), uid="added")
     return flow
 
@@ -77,10 +86,11 @@ def throughput(rows: int, per_epoch: int, protocol: str | None) -> dict[str, Any
     Args:
         rows: How many are measured.
         per_epoch: How many an epoch takes.
-        protocol: ``one``: a single region; ``none``: two; else two, and a snapshot each
-            second.
+        protocol: ``one``: a single region; ``none``: two; ``exchanged``: two, and rows
+            between them are exchanged; else two, and a snapshot each second.
     """
-    is_cut, taken = protocol != "one", list[float]()
+    taken = list[float]()
+    cut = {"is_cut": protocol != "one", "is_by_key": protocol != "exchanged"}
     with tempfile.TemporaryDirectory() as store:
         options: dict[str, Any] = {
             "available_now": True,
@@ -88,9 +98,9 @@ def throughput(rows: int, per_epoch: int, protocol: str | None) -> dict[str, Any
             "max_rows_per_epoch": per_epoch,
             "retain_epochs": 1_000_000,
         }
-        chain(rows, is_cut=is_cut).run(store, **options)
+        chain(rows, **cut).run(store, **options)
         before = newest(store)
-        handle = chain(2 * rows, is_cut=is_cut).start(store, **options)
+        handle = chain(2 * rows, **cut).start(store, **options)
         if protocol in PROTOCOLS:
             taken = snapshots_of(handle, protocol)
         handle.wait()
@@ -201,7 +211,7 @@ def contenders(chosen: argparse.Namespace) -> list[harness.Contender]:
         harness.Contender(
             f"throughput, {name}", ("--only", json.dumps([*sizes, name])), most
         )
-        for name in ("one", "none", *PROTOCOLS)
+        for name in ("one", "none", "exchanged", *PROTOCOLS)
     ]
     return found + [
         harness.Contender(f"slow input, {name}", ("--only", json.dumps([name])), 120)
@@ -222,6 +232,7 @@ def ratios(found: dict[str, list[Any]]) -> dict[str, float]:
     }
     wanted = {
         "two regions, of one": ("throughput, none", "throughput, one"),
+        "by key, of exchanged": ("throughput, none", "throughput, exchanged"),
         "unaligned, of aligned": ("slow input, unaligned", "slow input, aligned"),
     }
     for name in PROTOCOLS:

@@ -21,7 +21,11 @@ def main() -> None:
     without_sync()  # a killed process loses nothing that the system has
     store, output, count, *cut = sys.argv[1:]
     flow = ledger(transfers(int(count)), rl.sinks.files(output, format="json"))
-    options: dict[str, Any] = {"execution": "local", "max_rows_per_epoch": 15}
+    options: dict[str, Any] = {
+        "execution": "local",
+        "max_rows_per_epoch": 15,
+        "parallelism": 3,  # tasks read their own rows of a channel
+    }
     if cut:
         name, protocol = cut
         handle = flow.start(store, **options)

@@ -11,6 +11,7 @@ __all__ = [
     "INPUT",
     "MARK",
     "PART",
+    "ROW",
     "ROWS",
     "SEQ",
     "SIDE",
@@ -29,10 +30,11 @@ BRANCH = "__rl_branch"  # which input of a union: decides between equal position
 SIDE = "__rl_side"  # of a two-input operator: 0 right, 1 left; comes before SEQ
 INPUT = "__rl_input"  # 0 event, 1 broadcast, 2 initial state
 WINDOW = "__rl_window"  # end of the pane that a row is in, in microseconds
+ROW = "__rl_row"  # in a file by key group: its place as it was sent
 ROWS = "__rl_rows"  # how many rows of the input a partial row stands for
 ALL = "__rl_all"  # the key of what has none, always null
 GAP = "__rl_gap"  # after a record, in microseconds, where sessions differ in it
 HIDDEN = (
     *(SEQ, TIME, MARK, PART, SOURCE, BRANCH, SIDE, GROUP, INPUT, WINDOW, ROWS),
-    *(ALL, GAP),
+    *(ALL, GAP, ROW),
 )

@@ -15,6 +15,8 @@ from riverlock.program.graph import Keyed, Output, Read, RowWise, Write, inputs_
 from riverlock.program.meaning import settings_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from riverlock.connectors.base.sink import Sink
     from riverlock.core.guarantees import Guarantee
     from riverlock.flow.stream import Stream
@@ -53,6 +55,7 @@ class Program:
         region: Which part of the flow this is (``regions.part_of``).
         is_part: Whether the flow has channels: other regions, or loops.
         is_joined: Whether the flow shares channels with other flows.
+        channel_keys: Of a part: the columns by which channels are read at once.
     """
 
     def __init__(self, name: str, *, key_groups: int, on_error: Sink | None) -> None:
@@ -85,6 +88,7 @@ class Program:
         self.region = MAIN_REGION
         self.is_part = False
         self.is_joined = False
+        self.channel_keys: Mapping[str, tuple[str, ...]] = {}
         self._uids: dict[str, str] = {}
 
     @property

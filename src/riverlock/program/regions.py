@@ -12,11 +12,16 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
-from riverlock.connectors.channel.ends import ChannelSink, JoinedChannel
+from riverlock.connectors.channel.ends import (
+    ChannelSink,
+    JoinedChannel,
+    key_columns,
+)
 from riverlock.coordinator.cuts.topology import Channel, Topology
 from riverlock.coordinator.plan import ChannelPlan
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.ids import MAIN_REGION
+from riverlock.program.channel_keys import channel_keys
 from riverlock.program.graph import (
     EventTime,
     Keyed,
@@ -165,6 +170,7 @@ def part_of(program: Program, region: str) -> Program:
     part = copy.copy(program)
     part.region, part.is_part = region, len(known) > 1 or bool(program.loops)
     part.is_joined = is_joined(program)
+    part.channel_keys = channel_keys(program)
     part.loops = {u: e for u, e in program.loops.items() if e.node.region == region}
     part.keyed = [n for n in program.keyed if region_of(n) == region]
     part.writes = [w for w in program.writes if region_of(w) == region]
@@ -186,13 +192,17 @@ def channel_plans(
         if isinstance(write.sink, ChannelSink):
             told = told_by(write.input)
             is_back = write.sink.is_back
+            given = columns[write.uid]
+            keys = key_columns(given, program.channel_keys.get(write.uid, ()))
             found[write.uid] = ChannelPlan(
                 # What comes round does not hold time back.
                 operators=() if is_back else told.operators,
                 event_times=() if is_back else told.declared,
                 is_back=is_back,
                 columns=ChannelColumns(
-                    ddl=columns[write.uid].ddl, has_time=has_time(write.input)
+                    ddl=given.ddl,
+                    has_time=has_time(write.input),
+                    keys="" if keys is None else keys.ddl,
                 ),
             )
     return found

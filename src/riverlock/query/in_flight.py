@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from riverlock.core.types import schema_of
 from riverlock.query.rows import Rows, TableRows
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.format.state_files import read_file, table_of
+from riverlock.snapshot.channel_files import channel_file, read_all
 from riverlock.snapshot.in_flight import between
 
 if TYPE_CHECKING:
@@ -47,13 +47,7 @@ class InFlightRows(Rows):
 
         names = self.schema.names[1:]
         for epoch, token in self.between.files:
-            data = read_file(
-                self._storage,
-                token["path"],
-                size=token["bytes"],
-                expected=token["checksum"],
-            )
-            table = table_of(data).select(names)
+            table = read_all(self._storage, channel_file(token)).select(names)
             number = pa.array([epoch] * table.num_rows, pa.int64())
             table = table.add_column(0, self.schema.field(0), number)
             yield from table.cast(self.schema).to_batches()

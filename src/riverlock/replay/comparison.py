@@ -18,6 +18,7 @@ import msgspec
 from riverlock.connectors.files.listing import file_of
 from riverlock.core.errors import RiverlockError
 from riverlock.core.values.arrow_values import python_rows
+from riverlock.snapshot.channel_files import as_sent
 from riverlock.snapshot.format.state_files import read_file, read_table, table_of
 
 if TYPE_CHECKING:
@@ -286,4 +287,4 @@ def _decoded(name: str, data: bytes) -> list[str]:
         return data.decode().splitlines()
     if name.endswith(".csv"):
         return data.decode().splitlines()[1:]
-    return [_json(row).decode() for row in python_rows(table_of(data))]
+    return [_json(row).decode() for row in python_rows(as_sent(table_of(data)))]

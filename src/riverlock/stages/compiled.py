@@ -60,6 +60,8 @@ class KeyedStage:
     event_times: tuple[str, ...]  # declarations whose minimum is the watermark
     # Whether its frame asks for the time of day.
     has_clock: bool = False
+    # The source of whose rows each task may read its own: nothing has another key.
+    channel: str | None = None
     # Whether all that its frame needs is known before the epoch begins.
     can_read_ahead: bool = False
 

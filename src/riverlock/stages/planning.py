@@ -28,6 +28,7 @@ from riverlock.operators.shipped import (
 )
 from riverlock.operators.windows.window_aggregate import WindowAggregate
 from riverlock.operators.windows.window_contents import Aggregates
+from riverlock.program.channel_keys import read_at_once
 from riverlock.program.graph import (
     Connect,
     EventTime,
@@ -183,10 +184,18 @@ class _Compiler:
             targets=self._targets(node, program),
             event_times=tuple(t.uid for t in operator_times(node)),
             has_clock=clocks,
+            channel=self._channel(node),
             can_read_ahead=not clocks
             and _reads_only_sources(node)
             and not self._sharing.reads_shared(node),
         )
+
+    def _channel(self, node: Keyed) -> str | None:
+        """Return the channel of whose rows each task may read its own."""
+        read = read_at_once(node)
+        if read is None or self._sharing.reads_shared(node.input):
+            return None
+        return read.uid
 
     def _add_output(self, uid: str, name: str, schema: Schema) -> None:
         self._staged[(uid, name)] = schema
@@ -349,11 +358,18 @@ class _Compiler:
     def _stager(self, node: Write, schema: Schema) -> Stager:
         use = SinkUse(uid=node.uid, schema=schema, replaces=node.replaces)
         self._uses[node.uid] = use
-        if isinstance(node.sink, TwoPhaseSink):
+        sink = node.sink
+        if isinstance(sink, ChannelSink):
+            sink = replace(
+                sink,
+                keys=self._flow.channel_keys.get(node.uid, ()),
+                key_groups=self._flow.key_groups,
+            )
+        if isinstance(sink, TwoPhaseSink):
             guarantee = self._flow.guarantee
             try:
-                direct = direct_stager(node.sink, use, guarantee)
-                return node.sink.stager(use) if direct is None else direct
+                direct = direct_stager(sink, use, guarantee)
+                return sink.stager(use) if direct is None else direct
             except DefinitionError as error:
                 error.place(node.line)
                 raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from riverlock.connectors.channel.reader import ChannelReader
 from riverlock.coordinator.watermarks import first_open_us, operator_watermark
 from riverlock.operators.shipped import LATE_ROWS, MAIN, EpochInfo
 from riverlock.snapshot.file_lists import unlisted
@@ -17,10 +18,12 @@ from riverlock.worker.task import KeyedEpoch, KeyedTask, Place, StageTask
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from riverlock.connectors.base.source_reader import Reader
+    from riverlock.connectors.channel.rows import Shares
     from riverlock.coordinator.instructions import RunStage
     from riverlock.coordinator.votes import Vote
     from riverlock.program.graph import Node
-    from riverlock.snapshot.format.records import Manifest
+    from riverlock.snapshot.format.records import InputRange, Manifest
     from riverlock.stages.compiled import CompiledFlow, KeyedStage, WriteStage
     from riverlock.storage.base import Storage
 
@@ -90,6 +93,30 @@ class StageTasks:
                 # Without state, no copy there may be is of it.
                 since=order.epoch if state is None else state.since,
             ),
+        )
+
+    def shares(
+        self,
+        stage: KeyedStage,
+        inputs: Mapping[str, InputRange],
+        readers: Mapping[str, Reader],
+        *,
+        takes_initial: bool,
+    ) -> Shares | None:
+        """Return what lets each task of a stage read the rows of its own keys.
+
+        None: they must be read whole and exchanged.
+        """
+        if stage.channel is None or takes_initial or stage.node.broadcast is not None:
+            return None
+        reader, span = readers[stage.channel], inputs[stage.channel]
+        assert isinstance(reader, ChannelReader)
+        return reader.shares(
+            span.start,
+            span.end,
+            stage.program.keys,
+            tasks=self.parallelism,
+            key_groups=self.compiled.flow.key_groups,
         )
 
     def late(self, order: RunStage, parent: Manifest | None) -> dict[str, LateRows]:

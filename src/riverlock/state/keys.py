@@ -33,6 +33,7 @@ __all__ = [
     "check_keys",
     "group_id",
     "group_range",
+    "has_keys",
     "key_bytes",
     "key_group",
     "key_ids",
@@ -200,6 +201,11 @@ def check_keys(schema: Schema) -> None:
                 found=f.type.ddl,
                 hint="key by its fields, or by a text made of it",
             )
+
+
+def has_keys(schema: Schema) -> bool:
+    """Tell whether all columns are such that ``check_keys`` lets pass."""
+    return all(f.type.kind in _HASHES for f in schema.fields)
 
 
 def key_group(values: Iterable[Any], schema: Schema, key_groups: int) -> int:

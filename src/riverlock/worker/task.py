@@ -18,13 +18,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from riverlock.connectors.base.stager import StagePoint, Stager
 from riverlock.coordinator.votes import OperatorVote, Vote
 from riverlock.core import faults
-from riverlock.core.errors import RiverlockError, StateCorruptedError, StorageError
+from riverlock.core.errors import (
+    InternalError,
+    RiverlockError,
+    StateCorruptedError,
+    StorageError,
+)
 from riverlock.core.garbage import without_gc
-from riverlock.core.hidden_columns import HIDDEN, SEQ
+from riverlock.core.hidden_columns import GROUP, HIDDEN, SEQ
 from riverlock.core.types import schema_of
 from riverlock.operators.base import Work
 from riverlock.operators.running import run_operator
@@ -303,6 +309,8 @@ class _Turn:
         copy = WorkingCopy(root, groups, task.place.token)
         found = [b for b in batches if b.num_rows]
         table = pa.Table.from_batches(found) if found else None
+        if table is not None:
+            _check_owned(table, groups, uid)
         if task.only is not None and table is not None:
             table = task.only.rows(table)
         with copy.in_use():
@@ -399,6 +407,21 @@ class _Turn:
         copy.write_redo(path, log, self.layout)
         log.forget()
         return (file,)
+
+
+def _check_owned(table: pa.Table, groups: tuple[int, int], uid: str) -> None:
+    """Refuse rows of keys that another task has the state of.
+
+    Raises:
+        InternalError: An engine has brought some.
+    """
+    if GROUP not in table.column_names:
+        return
+    found = pc.min_max(table[GROUP]).as_py()
+    low, high = found["min"], found["max"]
+    if low is not None and not groups[0] <= low <= high < groups[1]:
+        what = f"operator {uid!r} got rows of key groups {low} to {high} in the task of"
+        raise InternalError(f"{what} {groups[0]} to {groups[1] - 1}")
 
 
 class _Stopwatch:

@@ -10,6 +10,7 @@ from riverlock.connectors.channel.stager import ChannelStager
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.suggestions import did_you_mean
 from riverlock.snapshot.format.records import CHANNEL, PUBLISHED
+from riverlock.state.keys import has_keys
 
 if TYPE_CHECKING:
     from riverlock.connectors.base.sink import SinkUse
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
     from riverlock.core.types import Schema
     from riverlock.storage.base import Storage
 
-__all__ = ["ChannelSink", "ChannelSource", "JoinedChannel", "LoopSource", "check_feeds"]
+__all__ = [
+    "ChannelSink",
+    "ChannelSource",
+    "JoinedChannel",
+    "LoopSource",
+    "check_feeds",
+    "key_columns",
+]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,12 +106,16 @@ class ChannelSink:
         reader: The region that reads it; None: it is published, for other flows.
         columns: The columns that a loop was declared with; None: it is none.
         bound: How far that region may be behind before the writer waits.
+        keys: By which columns that region is keyed at once; empty: by none.
+        key_groups: How many key groups the flow has.
     """
 
     name: str
     reader: str | None
     columns: Schema | None = None
     bound: Bound | None = None
+    keys: tuple[str, ...] = ()
+    key_groups: int = 1
     kind: str = CHANNEL
 
     @property
@@ -124,11 +136,26 @@ class ChannelSink:
         """
         if self.columns is not None:
             check_feeds(self.name, self.columns, use.schema)
-        return ChannelStager(channel=self.name)
+        return ChannelStager(
+            channel=self.name,
+            keys=key_columns(use.schema, self.keys),
+            key_groups=self.key_groups,
+        )
 
     def committer(self, use: SinkUse, storage: Storage) -> ChannelCommitter:
         """Return what commits epochs."""
         return ChannelCommitter()
+
+
+def key_columns(columns: Schema, keys: tuple[str, ...]) -> Schema | None:
+    """Return the columns by which rows of a channel can be told apart, if they can.
+
+    What is wrong with them is told where the reader is planned.
+    """
+    if not keys or any(key not in columns.names for key in keys):
+        return None
+    found = columns.select(keys)
+    return found if has_keys(found) else None
 
 
 def check_feeds(loop: str, declared: Schema, given: Schema) -> None:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from riverlock.connectors.channel.rows import Shares, file_rows
 from riverlock.connectors.channel.written import Step, Written
 from riverlock.core.errors import SourceError, SourceUnavailableError
 from riverlock.core.hidden_columns import TIME
 from riverlock.core.types import schema_of
 from riverlock.snapshot.catalog import Catalog
-from riverlock.snapshot.format.parents import locate
-from riverlock.snapshot.format.sealed import checksum
+from riverlock.snapshot.channel_files import channel_file, pays_by_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from riverlock.connectors.channel.ends import ChannelSource, LoopSource
     from riverlock.core.types import Schema
+    from riverlock.snapshot.channel_files import ChannelFile
     from riverlock.storage.base import Storage
 
-__all__ = ["ChannelReader", "file_rows"]
+__all__ = ["ChannelReader"]
 
 # Files per epoch: each is a task at most, and an entry of a plan.
 _MAX_FILES = 1_024
@@ -180,14 +179,47 @@ class ChannelReader:
         """Return the rows of a range, in their order."""
         columns = self._arrow()
         tables = [
-            file_rows(self._storage, token, self._uid, columns)
-            for token in self.files(start, end)
+            file_rows(self._storage, file, self._uid, columns)
+            for file in self.files(start, end)
         ]
         return pa.concat_tables([columns.empty_table(), *tables])
 
-    def files(self, start: Any, end: Any) -> list[Mapping[str, Any]]:
+    def files(self, start: Any, end: Any) -> list[ChannelFile]:
         """Return the files of a range, in their order."""
-        return [token for step in self._steps(start, end) for token in step.files]
+        steps = self._steps(start, end)
+        return [channel_file(token) for step in steps for token in step.files]
+
+    def shares(
+        self, start: Any, end: Any, keys: Schema, *, tasks: int, key_groups: int
+    ) -> Shares | None:
+        """Return what lets each task read the rows of its own key groups.
+
+        Args:
+            start: The offset at which the range begins.
+            end: Where it ends.
+            keys: The columns by which the tasks are keyed.
+            tasks: How many tasks share the key groups.
+            key_groups: How many there are.
+
+        Returns:
+            None if rows do not stand by these keys, or tasks would read too much: then
+            the range must be read whole, and its rows exchanged.
+        """
+        steps = [step for step in self._steps(start, end) if step.files]
+        files = self.files(start, end)
+        if not keys.fields or any(step.keys != keys.ddl for step in steps):
+            return None
+        rows = (file.rows for file in files)
+        if not pays_by_group(rows, tasks=tasks, key_groups=key_groups):
+            return None
+        return Shares(
+            storage=self._storage,
+            uid=self._uid,
+            columns=self._arrow(),
+            files=tuple(files),
+            tasks=tasks,
+            key_groups=key_groups,
+        )
 
     def _arrow(self) -> pa.Schema:
         fields = list(self.schema.to_arrow())
@@ -236,31 +268,3 @@ class ChannelReader:
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-def file_rows(
-    storage: Storage, token: Mapping[str, Any], uid: str, columns: pa.Schema
-) -> pa.Table:
-    """Return the rows of a file of a channel.
-
-    Raises:
-        SourceError: The file is not what the manifest says.
-    """
-    home, path = locate(storage, token["path"])
-    data = home.get(path)
-    if checksum(data) != token["checksum"]:
-        raise SourceError(
-            uid,
-            what=f"{token['path']} is damaged: its checksum is not the manifest's",
-            hint="nothing was changed; put the file back from a backup",
-        )
-    found = pq.read_table(io.BytesIO(data), use_threads=False)
-    missing = [name for name in columns.names if name not in found.column_names]
-    if missing:
-        raise SourceError(
-            uid,
-            what=f"{token['path']} has no column {', '.join(missing)}: the region that"
-            " wrote it runs other code by now",
-            hint="nothing was changed; start this region again, with that code",
-        )
-    return pa.table([found[f.name].cast(f.type) for f in columns], schema=columns)

@@ -30,6 +30,8 @@ class Step:
     epoch: int
     files: tuple[dict[str, Any], ...] = ()
     rows: int = 0
+    # The columns by whose key groups rows stand in the files, as DDL.
+    keys: str = ""
     watermark_us: int | None = None
     # Cuts whose markers come after its rows.
     markers: tuple[int, ...] = ()
@@ -204,10 +206,12 @@ class Written:
 
 def _step(manifest: Manifest, channel: str) -> Step:
     output = manifest.outputs.get(channel)
+    columns = None if output is None else output.columns
     return Step(
         epoch=manifest.epoch,
         files=() if output is None else output.tokens,
         rows=0 if output is None else output.rows,
+        keys="" if columns is None else columns.keys,
         watermark_us=None if output is None else output.watermark_us,
         markers=manifest.markers,
         history=manifest.history,

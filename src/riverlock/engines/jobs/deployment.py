@@ -197,7 +197,7 @@ class JobsDeployment:
         """Return the frames that an epoch can have before its parent is decided."""
         frames = self._rows.frames(inputs, {}, {})
         return {
-            stage.id: self._keyed_frame(stage, frames)
+            stage.id: self._keyed_frame(stage, frames, inputs)
             for stage in self.tasks.compiled.keyed
             if stage.can_read_ahead
         }
@@ -218,10 +218,12 @@ class JobsDeployment:
             return rows.mapInArrow(_InTask(self.tasks.write(stage, order)), _OUTCOME)
         return rows.mapInArrow(_InKeyedTask(self.tasks.keyed(stage)), _OUTCOME)
 
-    def _keyed_frame(self, stage: KeyedStage, frames: Frames) -> DataFrame:
+    def _keyed_frame(
+        self, stage: KeyedStage, frames: Frames, inputs: Mapping[str, InputRange]
+    ) -> DataFrame:
         """Return the votes of the stage; what is new in an epoch comes with its job."""
-        exchanged = self._rows.exchanged(stage, frames, None, takes_initial=False)
-        return exchanged.mapInArrow(_InKeyedTask(self.tasks.keyed(stage)), _OUTCOME)
+        placed = self._rows.placed(stage, frames, inputs, None, takes_initial=False)
+        return placed.mapInArrow(_InKeyedTask(self.tasks.keyed(stage)), _OUTCOME)
 
 
 @dataclass(frozen=True)

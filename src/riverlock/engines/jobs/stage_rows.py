@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from riverlock.core.hidden_columns import ALL, BRANCH, GROUP, INPUT, SEQ
+from riverlock.core.hidden_columns import ALL, BRANCH, GAP, GROUP, INPUT, SEQ
 from riverlock.engines.jobs.frames.initial_state import initial_frame
 from riverlock.engines.jobs.frames.nodes import Frames, Rows
 from riverlock.engines.jobs.frames.session_gaps import with_gap
@@ -58,7 +58,8 @@ class StageRows:
         if isinstance(stage, KeyedStage):
             initial = needs_initial(stage, parent)
             now_us = order.planned.now_us if stage.has_clock else None
-            rows = self.exchanged(stage, frames, now_us, takes_initial=initial)
+            inputs = order.planned.inputs
+            rows = self.placed(stage, frames, inputs, now_us, takes_initial=initial)
         else:
             if frames.is_empty(stage.given):
                 return None
@@ -91,7 +92,29 @@ class StageRows:
             frames.share(node, Rows(stage.stored, [f"{root}/{p}" for p in paths]))
         return frames
 
-    def exchanged(
+    def placed(
+        self,
+        stage: KeyedStage,
+        frames: Frames,
+        inputs: Mapping[str, InputRange],
+        now_us: int | None,
+        *,
+        takes_initial: bool,
+    ) -> DataFrame:
+        """Return the rows of the stage, each in the partition that owns its key."""
+        shares = None
+        if not frames.is_empty(stage.node.input):
+            shares = self.tasks.shares(
+                stage, inputs, self.readers, takes_initial=takes_initial
+            )
+        if shares is not None and stage.channel is not None:
+            own = frames.shared_out(stage.channel, shares)
+            found = self._in_place(stage, own, now_us)
+            if found is not None:
+                return found
+        return self._exchanged(stage, frames, now_us, takes_initial=takes_initial)
+
+    def _exchanged(
         self,
         stage: KeyedStage,
         frames: Frames,
@@ -99,7 +122,7 @@ class StageRows:
         *,
         takes_initial: bool,
     ) -> DataFrame:
-        """Return the rows of the stage, each in the partition that owns its key."""
+        """Return the same, by an exchange."""
         parts = []
         if not frames.is_empty(stage.node.input):
             parts.append(self._events(stage, frames, now_us))
@@ -143,6 +166,21 @@ class StageRows:
         frame = with_gap(frames.frame(stage.node.input), stage.node)
         if stage.combine is not None:
             frame = stage.combine.apply(frame, now_us)
+        return self._grouped(stage, frame)
+
+    def _in_place(
+        self, stage: KeyedStage, frames: Frames, now_us: int | None
+    ) -> DataFrame | None:
+        """Return the same if rows stay in their partitions; None: Spark moves them."""
+        frame = with_gap(frames.frame(stage.node.input), stage.node)
+        if GAP in frame.columns:
+            return None  # an expression of the user's, which could be anything
+        if stage.combine is None:
+            return self._grouped(stage, frame)
+        combined: DataFrame | None = stage.combine.in_place(frame, now_us)
+        return None if combined is None else self._grouped(stage, combined)
+
+    def _grouped(self, stage: KeyedStage, frame: DataFrame) -> DataFrame:
         program, keys = stage.program, stage.node.keys
         if program.keys == ALL_RECORDS:
             frame = frame.withColumn(ALL, F.lit(None).cast("boolean"))

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 
 from riverlock.connectors.base.source_reader import check_read
 from riverlock.core.errors import EpochAbortedError
-from riverlock.engines.tables.exchange import exchanged
-from riverlock.engines.tables.nodes import Tables, ranges_of, stored_output
+from riverlock.engines.tables.exchange import exchanged, owned
+from riverlock.engines.tables.nodes import (
+    Tables,
+    ranges_of,
+    share_of,
+    stored_output,
+)
 from riverlock.program.graph import declared_behind_keyed
 from riverlock.stages.compiled import KeyedStage
 from riverlock.stages.stage_tasks import needs_initial
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from riverlock.connectors.base.source_reader import Reader
     from riverlock.coordinator.instructions import RunStage
     from riverlock.coordinator.votes import Vote
+    from riverlock.engines.tables.nodes import Given
     from riverlock.snapshot.format.records import InputRange, Manifest
     from riverlock.stages.stage_tasks import StageTasks
 
@@ -80,17 +86,43 @@ class LocalDeployment:
     ) -> dict[int, list[pa.RecordBatch]]:
         """Return the rows that the tasks of a stage get, by task."""
         tasks = dataclasses.replace(self.tasks, parallelism=order.parallelism)
-        stage, tables = tasks.stage(order), self._tables(order, parent)
+        stage = tasks.stage(order)
         if isinstance(stage, KeyedStage):
-            initial = needs_initial(stage, parent)
-            found = exchanged(stage, tables, tasks, takes_initial=initial)
+            found = self._placed(stage, tasks, order, parent)
         else:
-            given = tables.rows(stage.given).table
+            given = self._tables(order, parent).rows(stage.given).table
             found = {0: given} if given.num_rows else {}
         check_read(self.readers, order.planned.inputs)
         return {part: table.to_batches() for part, table in found.items()}
 
-    def _tables(self, order: RunStage, parent: Manifest | None) -> Tables:
+    def _placed(
+        self,
+        stage: KeyedStage,
+        tasks: StageTasks,
+        order: RunStage,
+        parent: Manifest | None,
+    ) -> dict[int, pa.Table]:
+        """Return the rows of a stage by the task that owns their keys."""
+        initial, inputs = needs_initial(stage, parent), order.planned.inputs
+        shares = tasks.shares(stage, inputs, self.readers, takes_initial=initial)
+        if shares is None:
+            tables = self._tables(order, parent)
+            return exchanged(stage, tables, tasks, takes_initial=initial)
+        uid = stage.channel or ""
+        read = {
+            part: {uid: share_of(self.readers, uid, shares, part)}
+            for part in range(tasks.parallelism)
+        }
+        mine = {part: self._tables(order, parent, own) for part, own in read.items()}
+        return owned(stage, mine, tasks)
+
+    def _tables(
+        self,
+        order: RunStage,
+        parent: Manifest | None,
+        own: Mapping[str, Given] | None = None,
+    ) -> Tables:
+        """Return the tables of an epoch; ``own`` is what a task reads by itself."""
         tasks, earlier = self.tasks, order.earlier
         outputs = tasks.compiled.staged
         staged = {
@@ -100,7 +132,7 @@ class LocalDeployment:
         compiled = tasks.compiled
         tables = Tables(
             compiled.event_times,
-            ranges_of(self.readers, order.planned.inputs),
+            ranges_of(self.readers, order.planned.inputs) | dict(own or {}),
             staged,
             tasks.late(order, parent),
             tasks.storage,

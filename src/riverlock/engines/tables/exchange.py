@@ -21,36 +21,38 @@ from riverlock.state.columns.key_hashes import key_groups_of
 from riverlock.state.keys import owner_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from riverlock.core.types import Schema
     from riverlock.engines.tables.nodes import ArrowRows, Tables
     from riverlock.stages.compiled import KeyedStage
     from riverlock.stages.stage_tasks import StageTasks
 
-__all__ = ["exchanged"]
+__all__ = ["exchanged", "owned"]
 
 
 def exchanged(
     stage: KeyedStage, tables: Tables, tasks: StageTasks, *, takes_initial: bool
 ) -> dict[int, pa.Table]:
     """Return the rows of the stage by the task that owns their keys."""
-    owned = []
+    placed = []
     events = tables.rows(stage.node.input)
     if len(events):
-        owned.append(_events(stage, events, tasks))
+        placed.append(_events(stage, events, tasks))
     if takes_initial:
         initial = _initial(stage, tasks)
         if initial.num_rows:
-            owned.append(initial)
+            placed.append(initial)
     everywhere = []
     if stage.node.broadcast is not None:
         others = tables.rows(stage.node.broadcast)
         if len(others):
             everywhere.append(_broadcast(others))
     # As on Spark, every task gets all columns, whatever rows it gets.
-    empty = [table.schema.empty_table() for table in (*owned, *everywhere)]
+    empty = [table.schema.empty_table() for table in (*placed, *everywhere)]
     groups, number = tasks.compiled.flow.key_groups, tasks.parallelism
     found: dict[int, list[pa.Table]] = {p: list(everywhere) for p in range(number)}
-    for table in owned:
+    for table in placed:
         owners = owner_of(table[GROUP].to_numpy().astype(np.int64), number, groups)
         for part in np.unique(owners).tolist():
             found[part].append(table.filter(pa.array(owners == part)))
@@ -59,6 +61,23 @@ def exchanged(
         for part, mine in found.items()
         if mine
     }
+
+
+def owned(
+    stage: KeyedStage, tables: Mapping[int, Tables], tasks: StageTasks
+) -> dict[int, pa.Table]:
+    """Return the rows of the stage where each task has read those of its own keys.
+
+    Args:
+        stage: The stage.
+        tables: What each task has read.
+        tasks: The tasks.
+    """
+    found = {
+        part: _events(stage, mine.rows(stage.node.input), tasks)
+        for part, mine in tables.items()
+    }
+    return {part: table for part, table in found.items() if table.num_rows}
 
 
 def _events(stage: KeyedStage, rows: ArrowRows, tasks: StageTasks) -> pa.Table:

@@ -58,11 +58,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from riverlock.connectors.base.source_reader import Reader
+    from riverlock.connectors.channel.rows import Shares
     from riverlock.snapshot.format.records import InputRange
     from riverlock.stages.stage_tasks import LateRows
     from riverlock.storage.base import Storage
 
-__all__ = ["ArrowRows", "Given", "Stored", "Tables", "ranges_of", "stored_output"]
+__all__ = [
+    "ArrowRows",
+    "Given",
+    "Stored",
+    "Tables",
+    "ranges_of",
+    "share_of",
+    "stored_output",
+]
 
 # As on Spark: positions of several sources must not meet.
 SOURCE_SHIFT = 56
@@ -110,7 +119,8 @@ class Given:
     """What is read of a source here: its columns, and the rows, piece by piece."""
 
     columns: Schema
-    # The position of the first row of each piece, and what reads the piece.
+    # The position of the first row of each piece, and what reads the piece: rows say
+    # where in it they are, or follow each other.
     pieces: tuple[tuple[int, Callable[[], pa.Table]], ...] = ()
 
     def rows(self) -> ArrowRows:
@@ -119,11 +129,25 @@ class Given:
         tables = [] if self.pieces else [self.columns.to_arrow().empty_table()]
         positions = [np.empty(0, dtype=np.int64)]
         for first, read in self.pieces:
-            tables.append(read())
-            count = tables[-1].num_rows
-            positions.append(np.arange(first, first + count, dtype=np.int64))
+            table = read()
+            if SEQ in table.column_names:
+                places = table[SEQ].to_numpy()
+                table = table.drop_columns([SEQ])
+            else:
+                places = np.arange(table.num_rows, dtype=np.int64)
+            tables.append(table)
+            positions.append(places + first)
         found = ArrowRows(self.columns, pa.concat_tables(tables))
         return found.with_column(SEQ, pa.array(np.concatenate(positions)))
+
+
+def share_of(
+    readers: Mapping[str, Reader], uid: str, shares: Shares, task: int
+) -> Given:
+    """Return what a task reads of a channel whose rows stand by key group."""
+    first = list(readers).index(uid) << SOURCE_SHIFT
+    source: Any = readers[uid]
+    return Given(source.schema, ((first, partial(shares.table, task)),))
 
 
 def ranges_of(

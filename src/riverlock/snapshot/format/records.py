@@ -294,6 +294,8 @@ class ChannelColumns(Record, frozen=True):
     ddl: str
     # Whether rows carry their event time.
     has_time: bool = False
+    # Key columns as DDL: rows of a file stand by the key groups of these (§7.3).
+    keys: str = ""
 
 
 class SinkOutput(Record, frozen=True):

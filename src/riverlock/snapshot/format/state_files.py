@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from riverlock.storage.base import Storage
 
 __all__ = [
+    "COMPRESSED",
     "encode_table",
     "live",
     "merge_tables",
@@ -36,7 +37,7 @@ __all__ = [
 
 # zstd at level 1 costs less than the disk it saves; dictionaries only where values
 # repeat (profile in docs/performance.md).
-_COMPRESSED = {"compression": "zstd", "compression_level": 1}
+COMPRESSED = {"compression": "zstd", "compression_level": 1}
 
 
 def encode_table(table: pa.Table, **options: Any) -> bytes:
@@ -45,7 +46,7 @@ def encode_table(table: pa.Table, **options: Any) -> bytes:
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, **{**_COMPRESSED, **options})
+    pq.write_table(table, sink, **{**COMPRESSED, **options})
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
@@ -84,7 +85,7 @@ def write_state_file(  # noqa: PLR0913 - the parts of the record
 
 def _encoded(table: pa.Table) -> tuple[bytes, Footer | None]:
     """Return the bytes of a state file; a large one is in parts."""
-    options: dict[str, Any] = {**_COMPRESSED, "use_dictionary": ["entry", "variable"]}
+    options: dict[str, Any] = {**COMPRESSED, "use_dictionary": ["entry", "variable"]}
     if table.num_rows > ROWS_PER_PART:
         return encode_parts(table, **options)
     return encode_table(table, **options), None

@@ -19,7 +19,7 @@ from riverlock.snapshot.format.store_layout import PARENTS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from riverlock.snapshot.format.records import Manifest, Run
+    from riverlock.snapshot.format.records import ChannelColumns, Manifest, Run
     from riverlock.snapshot.in_flight import Between
 
 __all__ = ["FirstEpochs"]
@@ -105,6 +105,7 @@ class FirstEpochs:
                 output,
                 tokens=self._tokens(flying[uid]),
                 rows=flying[uid].span.rows,
+                columns=_columns(output, flying[uid]),
                 run="",
                 before=None,
             )
@@ -116,3 +117,14 @@ class FirstEpochs:
         return tuple(
             {**token, "path": self.path(token["path"])} for _, token in flying.files
         )
+
+
+def _columns(output: SinkOutput, flying: Between) -> ChannelColumns | None:
+    """Return what the rows in flight look like: by key if all files are, alike."""
+    columns = output.columns
+    if columns is None:
+        return None
+    sent = [each.columns for each in flying.outputs.values() if each.tokens]
+    if all(each is not None and each.keys == columns.keys for each in sent):
+        return columns
+    return msgspec.structs.replace(columns, keys="")

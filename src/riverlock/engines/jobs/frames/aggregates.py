@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from riverlock.core.errors import InvalidFlowError
@@ -59,6 +59,26 @@ class Combine:
         Expressions that ask for the time of day get ``now_us``: a part that Spark has
         planned can no longer be changed.
         """
+        grouping, parts, frame = self._grouped(frame)
+        columns = [c.alias(n) for n, c in parts.items()]
+        made = self._within(frame, grouping, parts, now_us)
+        if made is None:
+            # Aggregates may look at the position of a row: it keeps its name.
+            numbered = frame.withColumn(_TASK, F.spark_partition_id().cast("bigint"))
+            made = numbered.groupBy(*grouping, _TASK).agg(*columns)
+            made = made.withColumnRenamed(_TASK, SEQ)
+        return self._counted(made)
+
+    def in_place(self, frame: DataFrame, now_us: int | None = None) -> DataFrame | None:
+        """Return the same if no row leaves its partition; None: Spark moves rows."""
+        grouping, parts, frame = self._grouped(frame)
+        made = self._within(frame, grouping, parts, now_us)
+        return None if made is None else self._counted(made)
+
+    def _grouped(
+        self, frame: DataFrame
+    ) -> tuple[list[str], dict[str, Column], DataFrame]:
+        """Return by what rows are grouped, the partial aggregates, and the rows."""
         grouping = list(self.keys)
         if self.window is not None:
             frame = frame.withColumn(WINDOW, pane_end(self.window))
@@ -71,22 +91,30 @@ class Combine:
         parts |= {c: F.max(c) for c in (TIME, MARK) if c in frame.columns}
         if self.window is not None and self.counts is None:
             parts[ROWS] = F.count(F.lit(1))
+        return grouping, parts, frame
+
+    def _within(
+        self,
+        frame: DataFrame,
+        grouping: list[str],
+        parts: dict[str, Column],
+        now_us: int | None,
+    ) -> DataFrame | None:
+        """Return what Spark computes before an exchange, if that can be had alone."""
         columns = [c.alias(n) for n, c in parts.items()]
         aggregated = frame.groupBy(*grouping).agg(*columns)
         if now_us is not None:
             aggregated = at_time(aggregated, now_us)
         partial = _partial(aggregated, len(grouping), len(parts))
-        if partial is not None:
-            named = partial.toDF(*grouping, *parts)
-            made = named.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
-        else:
-            # Aggregates may look at the position of a row: it keeps its name.
-            numbered = frame.withColumn(_TASK, F.spark_partition_id().cast("bigint"))
-            made = numbered.groupBy(*grouping, _TASK).agg(*columns)
-            made = made.withColumnRenamed(_TASK, SEQ)
-        if self.window is not None and self.counts is not None:
-            made = made.withColumn(ROWS, F.col(f"`{self.counts}`"))
-        return made
+        if partial is None:
+            return None
+        named = partial.toDF(*grouping, *parts)
+        return named.withColumn(SEQ, F.spark_partition_id().cast("bigint"))
+
+    def _counted(self, made: DataFrame) -> DataFrame:
+        if self.window is None or self.counts is None:
+            return made
+        return made.withColumn(ROWS, F.col(f"`{self.counts}`"))
 
     def has_clock(self, frame: DataFrame) -> bool:
         """Tell whether the rows, or the aggregates, ask for the time of day."""
@@ -105,6 +133,10 @@ class Singles:
         parts = [F.expr(text).alias(name) for name, text in self.parts.items()]
         keys = [F.col(f"`{k}`") for k in self.keys]
         return frame.select(*keys, *parts, *hidden_columns(frame))
+
+    def in_place(self, frame: DataFrame, now_us: int | None = None) -> DataFrame:
+        """Return the same: no row leaves its partition."""
+        return self.apply(frame, now_us)
 
     def has_clock(self, frame: DataFrame) -> bool:
         """Tell whether the rows, or the aggregates, ask for the time of day."""

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from riverlock.connectors.base.source_reader import Reader
+    from riverlock.connectors.channel.rows import Shares
     from riverlock.snapshot.format.records import InputRange
     from riverlock.spark.plan_trees import Trees
     from riverlock.stages.stage_tasks import LateRows
@@ -172,6 +173,22 @@ class Frames:
         self._whole: dict[str, WholeRead] = {}
         self._says_source = says_source or len(event_times) > 1
         self._made: dict[Node, DataFrame] = {}
+        # A channel of whose rows each partition reads its own.
+        self._shares: dict[str, Shares] = {}
+
+    def shared_out(self, uid: str, shares: Shares) -> Frames:
+        """Return frames in which each partition has read its own rows of a channel."""
+        found = Frames(
+            self._spark,
+            self._readers,
+            self._ranges,
+            self._event_times,
+            self._staged,
+            self._late,
+            says_source=self._says_source,
+        )
+        found._shares[uid] = shares
+        return found
 
     def is_empty(self, node: Node) -> bool:
         """Tell whether a node can have no rows in this epoch."""
@@ -272,7 +289,10 @@ class Frames:
         read = reader.read_bad if node.reads_bad_rows else reader.read
         if isinstance(node, WholeRead):
             read = reader.read_whole
-        frame: DataFrame = read(span.start, span.end)
+        if node.uid in self._shares:
+            frame: DataFrame = reader.read_shares(self._shares[node.uid])
+        else:
+            frame = read(span.start, span.end)
         number = list(self._readers).index(node.uid)
         has_positions = (
             reader.gives_positions
