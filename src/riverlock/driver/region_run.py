@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from riverlock.core.types import Schema
     from riverlock.driver.engine import Deployment, Engine
     from riverlock.driver.intake.planner import Planner
-    from riverlock.driver.intake.turning import SharedCircle
+    from riverlock.driver.intake.turning import Shared
     from riverlock.driver.region_lives import RegionLives
     from riverlock.driver.run_options import RunOptions
     from riverlock.program.program import Program
@@ -80,7 +80,7 @@ class Run:
         *,
         opens_engine: bool = True,
         lives: RegionLives | None = None,
-        circle: SharedCircle | None = None,
+        circle: Shared | None = None,
         on_stop: Callable[[str | None], object] | None = None,
     ) -> None:
         """Open nothing yet.
@@ -249,8 +249,10 @@ class Run:
         lives, circle = self._lives, self._circle
         if lives is None:
             return lambda: True
-        if circle is None or writer not in circle.circle.topology.regions:
+        if circle is None or writer not in circle.topology.regions:
             return partial(lives.is_over, writer)
+        if circle.is_apart:
+            return circle.is_final  # one that was killed comes back
         return lambda: lives.is_over(writer) or circle.is_final()
 
     def __exit__(self, *exc_info: object) -> None:

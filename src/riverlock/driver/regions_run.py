@@ -19,6 +19,7 @@ from riverlock.core.ids import MAIN_REGION
 from riverlock.core.suggestions import did_you_mean
 from riverlock.core.times import duration_us
 from riverlock.driver.engine import while_it_is_there
+from riverlock.driver.intake.apart_circle import ApartCircle
 from riverlock.driver.intake.turning import circles_of
 from riverlock.driver.region_lives import RegionLives
 from riverlock.driver.region_place import RegionPlace
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from riverlock.coordinator.cuts.topology import Topology
     from riverlock.core.types import Schema
     from riverlock.driver.engine import Engine
+    from riverlock.driver.intake.turning import Shared
     from riverlock.driver.run_options import RunOptions
     from riverlock.program.program import Program
     from riverlock.snapshot.format.records import Change, Named
@@ -55,20 +57,11 @@ def chosen_regions(topology: Topology, region: str | None) -> tuple[str, ...]:
     """Return the regions to run, those that others read first.
 
     Raises:
-        InvalidConfigError: There is no such region, or it cannot run alone.
+        InvalidConfigError: There is no such region.
     """
     if region is None:
         return topology.regions
-    alone = (_checked(region, topology.regions),)
-    together = topology.circle_of(region).regions
-    if len(together) > 1:
-        raise InvalidConfigError(
-            f"region={region!r}",
-            expected="a region that no other one of a loop must run with",
-            found=f"a loop over {', '.join(together)}",
-            hint="run the whole flow in one process: leave out region",
-        )
-    return alone
+    return (_checked(region, topology.regions),)
 
 
 def _checked(region: str, known: Iterable[str]) -> str:
@@ -100,7 +93,9 @@ class RegionsRun:
         names = chosen_regions(topology, options.region)
         self._is_cut = bool(topology.channels) or is_joined(flow)
         self._keeper = CutKeeper(storage, topology, options.clock)
-        self._circles = circles_of(topology)
+        self._circles: dict[str, Shared] = dict(circles_of(topology))
+        if options.region is not None:
+            self._circles |= self._apart(topology, options.region)
         over = {name: threading.Event() for name in names}
         here = {name: event.is_set for name, event in over.items()}
         self._lives = RegionLives(self._catalog, here, options.clock)
@@ -112,6 +107,14 @@ class RegionsRun:
         self._stack = ExitStack()
         self._errors: dict[str, BaseException] = {}
         self._closing: threading.Thread | None = None
+
+    def _apart(self, topology: Topology, region: str) -> dict[str, Shared]:
+        """Return the circle of a region whose others run elsewhere, if it has any."""
+        circle = topology.circle_of(region)
+        if len(circle.regions) == 1:
+            return {}
+        clock = self._options.clock
+        return {region: ApartCircle(circle, self._catalog.of(region), clock)}
 
     def _place(self, name: str, over: threading.Event, *, is_only: bool) -> RegionPlace:
         part, pace = part_of(self._flow, name), self._flow.paces.get(name)

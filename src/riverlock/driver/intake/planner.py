@@ -135,6 +135,8 @@ class Planner:
             or self._is_timer_due(parent, marks, now_us)
             or self._is_end_untold(parent, marks)
             or (self._intake is not None and self._intake.is_unheard)
+            # Those behind it learn its columns from it, and feed it.
+            or (parent is None and self.turning is not None and self.turning.is_apart)
         )
         markers = Markers()
         if self._intake is not None:

@@ -1,7 +1,8 @@
 """What a region in a loop asks before it plans an epoch, ends, or goes on for ever.
 
 The rules are in ``coordinator/circle``; here is where what they go by comes from. The
-regions of a circle share one ``SharedCircle``, a thread each.
+regions of a circle share one ``SharedCircle``, a thread each; where they run in
+processes of their own, each has an ``ApartCircle``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from riverlock.connectors.base.source_reader import Following
 from riverlock.connectors.channel.reader import ChannelReader
@@ -26,7 +27,40 @@ if TYPE_CHECKING:
     from riverlock.program.loops import Loop
     from riverlock.snapshot.format.records import InputRange, Manifest
 
-__all__ = ["SharedCircle", "Turning", "circles_of"]
+__all__ = ["Shared", "SharedCircle", "Turning", "circles_of"]
+
+
+class Shared(Protocol):
+    """A circle as a region that is in it sees it; from any thread."""
+
+    @property
+    def topology(self) -> Topology:
+        """The regions, and the channels between them."""
+        ...
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether other regions of it run in processes of their own."""
+        ...
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all that enters the circle has ended, and all loops are empty."""
+        ...
+
+    def is_final(self) -> bool:
+        """Whether all its regions may stop."""
+        ...
+
+    def works(
+        self, region: str, place: Place, *, is_fresh: bool, moves_rows: bool
+    ) -> int:
+        """Take it that a region plans an epoch; return how often rows went round."""
+        ...
+
+    def rests(self, region: str, place: Place, rest: Rest) -> None:
+        """Take it that a region has nothing to do."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -35,16 +69,41 @@ class SharedCircle:
 
     circle: Circle
     lock: threading.Lock = field(default_factory=threading.Lock)
+    is_apart = False
 
     @classmethod
     def of(cls, topology: Topology) -> SharedCircle:
         """Return that of regions that know nothing of each other yet."""
         return cls(Circle(topology))
 
+    @property
+    def topology(self) -> Topology:
+        """The regions, and the channels between them."""
+        return self.circle.topology
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all that enters the circle has ended, and all loops are empty."""
+        with self.lock:
+            return self.circle.has_ended
+
     def is_final(self) -> bool:
         """Whether all its regions may stop."""
         with self.lock:
             return self.circle.is_final
+
+    def works(
+        self, region: str, place: Place, *, is_fresh: bool, moves_rows: bool
+    ) -> int:
+        """Take it that a region plans an epoch; return how often rows went round."""
+        with self.lock:
+            self.circle.works(region, place, is_fresh=is_fresh, moves_rows=moves_rows)
+            return self.circle.rounds
+
+    def rests(self, region: str, place: Place, rest: Rest) -> None:
+        """Take it that a region has nothing to do."""
+        with self.lock:
+            self.circle.rests(region, place, rest)
 
 
 @dataclass(frozen=True)
@@ -59,14 +118,14 @@ class Turning:
     """
 
     region: str
-    shared: SharedCircle
+    shared: Shared
     readers: Mapping[str, Reader]
     loops: Mapping[str, Loop]
 
     @property
     def inner(self) -> dict[str, ChannelReader]:
         """The channels of the circle that the region reads, by uid of the source."""
-        mine = {c.name for c in self.shared.circle.topology.inputs(self.region)}
+        mine = {c.name for c in self.shared.topology.inputs(self.region)}
         return {
             uid: reader
             for uid, reader in self.readers.items()
@@ -81,8 +140,12 @@ class Turning:
     @property
     def has_ended(self) -> bool:
         """Whether all that enters the circle has ended, and all loops are empty."""
-        with self.shared.lock:
-            return self.shared.circle.has_ended
+        return self.shared.has_ended
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether other regions of it run in processes of their own."""
+        return self.shared.is_apart
 
     def works(self, parent: Manifest | None, inputs: Mapping[str, InputRange]) -> None:
         """Take it that an epoch with these inputs is planned, or held back.
@@ -91,14 +154,12 @@ class Turning:
             EndlessLoopError: Rows of a loop have come round too often.
         """
         inner = self.inner
-        with self.shared.lock:
-            self.shared.circle.works(
-                self.region,
-                self._place(parent, inputs),
-                is_fresh=any(_has_rows(inputs[uid]) for uid in self.outer),
-                moves_rows=any(_has_rows(inputs[uid]) for uid in inner),
-            )
-            rounds = self.shared.circle.rounds
+        rounds = self.shared.works(
+            self.region,
+            self._place(parent, inputs),
+            is_fresh=any(_has_rows(inputs[uid]) for uid in self.outer),
+            moves_rows=any(_has_rows(inputs[uid]) for uid in inner),
+        )
         for uid, loop in self.loops.items():
             if loop.max_rounds is None or not _has_rows(inputs[uid]):
                 continue
@@ -141,8 +202,7 @@ class Turning:
             ),
             knows_end=knows_end,
         )
-        with self.shared.lock:
-            self.shared.circle.rests(self.region, self._place(parent, inputs), rest)
+        self.shared.rests(self.region, self._place(parent, inputs), rest)
 
     def _place(
         self, parent: Manifest | None, inputs: Mapping[str, InputRange]

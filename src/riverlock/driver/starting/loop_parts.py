@@ -14,6 +14,7 @@ from riverlock.coordinator.plan import RegionPlan
 from riverlock.core.guarantees import AT_MOST_ONCE
 from riverlock.core.times import duration_us
 from riverlock.driver.intake.admission import Admission
+from riverlock.driver.intake.apart_circle import ApartCircle
 from riverlock.driver.intake.autoscale import Autoscale
 from riverlock.driver.intake.channel_bounds import BoundedChannel, ChannelBounds
 from riverlock.driver.intake.planner import Planner
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from riverlock.connectors.base.source_reader import Reader
     from riverlock.coordinator.plan import ChannelPlan
     from riverlock.driver.engine import Engine
-    from riverlock.driver.intake.turning import SharedCircle
+    from riverlock.driver.intake.turning import Shared
     from riverlock.driver.region_lives import RegionLives
     from riverlock.driver.run_options import RunOptions
     from riverlock.program.program import Program
@@ -65,7 +66,7 @@ class LoopParts:
     owner: Owner
     flow_id: str
     was_well: bool
-    circle: SharedCircle | None = None
+    circle: Shared | None = None
     lives: RegionLives | None = None
 
     def tasks(self) -> StageTasks:
@@ -172,16 +173,18 @@ class LoopParts:
                 for channel in self._channels.values()
             )
             + tuple((n,) for n in compiled.event_times.values() if n.is_told),
-            turning=None
-            if self.circle is None
-            else Turning(
-                self.flow.region,
-                self.circle,
-                readers,
-                {loop.node.uid: loop for loop in self.flow.loops.values()},
-            ),
+            turning=self._turning(readers),
             coming_round=self._coming_round,
         )
+
+    def _turning(self, readers: dict[str, Reader]) -> Turning | None:
+        """Return the region's part in a circle, if it is in one: it begins now."""
+        if self.circle is None:
+            return None
+        if isinstance(self.circle, ApartCircle):
+            self.circle.begin(self.owner.token, continues=not self.was_well)
+        loops = {loop.node.uid: loop for loop in self.flow.loops.values()}
+        return Turning(self.flow.region, self.circle, readers, loops)
 
     def _bounds(self) -> ChannelBounds | None:
         """Return what holds the region back while readers are behind, if anything."""

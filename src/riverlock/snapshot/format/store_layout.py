@@ -107,6 +107,11 @@ class RegionPaths:
         return f"{self.root}owner.json"
 
     @property
+    def circle(self) -> str:
+        """How the region stands among those that it feeds and that feed it."""
+        return f"{self.root}circle.json"
+
+    @property
     def requests(self) -> str:
         """The folder of requests to the flow."""
         return f"{self.root}requests/"

@@ -35,6 +35,7 @@ from riverlock.snapshot.format.store_layout import FORKING, RESTORING, SINKS, ep
 from riverlock.snapshot.joint.joint_records import CutBegun, CutDecided, ReaderRecord
 from riverlock.snapshot.kept_epochs import held_by
 from riverlock.snapshot.owner import Beat
+from riverlock.snapshot.stands import Stand
 from riverlock.snapshot.verbs.verify import EpochReport, verify
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ _SEALED: dict[str, Any] = {
 _HINTS: dict[str, Any] = {
     rf"{_REGION}owner\.json": Beat,
     rf"{_REGION}status\.json": Status,
+    rf"{_REGION}circle\.json": Stand,
     rf"{SINKS}[^/]+\.json": SinkPlace,
 }
 # Checked elsewhere, or not ours to check.
@@ -319,7 +321,7 @@ def _paths(manifest: Manifest) -> list[str]:
 
 
 def _affected_by(path: str) -> str:
-    if path.endswith(("/owner.json", "/status.json")):
+    if path.endswith(("/owner.json", "/status.json", "/circle.json")):
         return "nothing: the next run writes it again"
     if path.startswith(SINKS):
         return "nothing while Kafka has the sink's marker: a start writes it again"
