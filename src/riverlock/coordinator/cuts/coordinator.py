@@ -39,6 +39,15 @@ class _Taking:
     cut: Cut
     borne: dict[str, Decided] = field(default_factory=dict)
 
+    def lacking(self, topology: Topology) -> tuple[str, ...]:
+        """Return the regions that have not borne it, or not since a reset."""
+        reset = max((each.reset for each in self.borne.values()), default=0)
+        return tuple(
+            region
+            for region in topology.regions
+            if region not in self.borne or self.borne[region].reset < reset
+        )
+
 
 class CutCoordinator:
     """Decides when cuts are drained, complete or abandoned; the shell does it.
@@ -99,8 +108,7 @@ class CutCoordinator:
         taking = self._open.pop(number, None)
         if taking is None:
             return ()
-        waiting = tuple(r for r in self.topology.regions if r not in taking.borne)
-        return (Abandon(cut=number, waiting=waiting),)
+        return (Abandon(cut=number, waiting=taking.lacking(self.topology)),)
 
     def _drained(self) -> tuple[Instruction, ...]:
         found: list[Instruction] = []
@@ -116,6 +124,9 @@ class CutCoordinator:
         """Whether sources wait everywhere and no channel has unread rows."""
         newest = [self._newest.get(region) for region in self.topology.regions]
         if any(n is None or n.heard is None or n.heard < cut for n in newest):
+            return False
+        # Rows that were in flight come back where a region goes back.
+        if len({n.reset for n in newest if n is not None}) > 1:
             return False
         return not any(self._unread(c).rows for c in self.topology.channels)
 
@@ -142,7 +153,7 @@ class CutCoordinator:
     def _complete(self) -> tuple[Instruction, ...]:
         found: list[Instruction] = []
         for number, taking in list(self._open.items()):
-            if len(taking.borne) == len(self.topology.regions):
+            if not taking.lacking(self.topology):
                 del self._open[number]
                 found.append(Complete(cut=self._whole(taking)))
         return tuple(found)

@@ -32,6 +32,7 @@ class Decided:
         rows: By channel that it writes, how many rows the epoch added.
         timeline: The epochs that led to it, first and last of each span; empty: all
             before it did.
+        reset: The number of the reset that it says (``coordinator/resets``).
     """
 
     region: str
@@ -41,6 +42,7 @@ class Decided:
     markers: tuple[int, ...] = ()
     rows: Mapping[str, int] = field(default_factory=dict)
     timeline: tuple[tuple[int, int], ...] = ()
+    reset: int = 0
 
     def came_from(self, epoch: int) -> bool:
         """Tell whether an earlier epoch led to this one, or was undone before it."""
