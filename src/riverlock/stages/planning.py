@@ -19,6 +19,7 @@ from riverlock.operators.aggregates.aggregate import Aggregate
 from riverlock.operators.aggregates.aggregator import Aggregator
 from riverlock.operators.binding import Bound, bound_to
 from riverlock.operators.keyed.loop.inlining import source_of
+from riverlock.operators.keyed.loop.parsing import PARSING
 from riverlock.operators.shipped import (
     DEAD,
     DEAD_SCHEMA,
@@ -419,7 +420,8 @@ def _keys(columns: Schema, node: Keyed) -> Schema:
 def _source(thing: Any) -> str:
     target = thing if inspect.isfunction(thing) else type(thing)
     try:
-        return inspect.getsource(target)
+        with PARSING:  # that of a class is found by parsing its file
+            return inspect.getsource(target)
     except (OSError, TypeError):
         return repr(target)
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from riverlock.core.values.record import column_attributes
 from riverlock.operators.keyed.loop.inference import kept_types
+from riverlock.operators.keyed.loop.parsing import PARSING
 from riverlock.operators.keyed.loop.translation import (
     RAISE,
     Column,
@@ -259,7 +260,8 @@ class _Text:
 def _written(code: CodeType, source: str, shape: Shape) -> _Text | None:
     """Return the loop for a method; None if none of it can be written out."""
     try:
-        return _text(code, source, shape)
+        with PARSING:
+            return _text(code, source, shape)
     except Exception:  # noqa: BLE001 - what Python can run, we can always call
         return None
 
