@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from riverlock.connectors import going_back as resets
 from riverlock.connectors.withdrawal import withdraw_now
 from riverlock.core.clock import SystemClock
 from riverlock.core.errors import InvalidConfigError
@@ -35,6 +36,7 @@ from riverlock.snapshot.verbs import expire as expiring
 from riverlock.snapshot.verbs import fork as forking
 from riverlock.snapshot.verbs import fork_parents
 from riverlock.snapshot.verbs import repair as repairing
+from riverlock.snapshot.verbs import repair_all as repairing_all
 from riverlock.snapshot.verbs import restore as going_back
 from riverlock.snapshot.verbs import restore_all as together
 from riverlock.snapshot.verbs import restore_alone as alone
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from riverlock.snapshot.verbs.fork import Fork
     from riverlock.snapshot.verbs.inspection import Inspection
     from riverlock.snapshot.verbs.repair import Repair
+    from riverlock.snapshot.verbs.repair_all import RepairAll
     from riverlock.snapshot.verbs.restore import Restore
     from riverlock.snapshot.verbs.restore_all import RestoreAll
 
@@ -72,6 +75,7 @@ __all__ = [
     "lease",
     "readers",
     "repair",
+    "repair_all",
     "restore",
     "restore_all",
     "savepoint",
@@ -79,8 +83,6 @@ __all__ = [
     "touches",
     "verify",
 ]
-
-_ALL_BACK = "see what is damaged with verify, then go back with restore_all"
 
 
 def savepoint(
@@ -248,7 +250,7 @@ def restore(
     catalog, target = open_region(address, region)
     if not dry_run:
         now_us = SystemClock().now_us()
-        together.complete_restore(catalog, now_us=now_us, then=withdraw_now)
+        resets.complete_resets(catalog, now_us=now_us)
     alone.check_alone(catalog, target)
     plan = going_back.plan_restore(catalog, target, keep_output=keep_output)
     if not dry_run:
@@ -259,25 +261,29 @@ def restore(
 def restore_all(
     address: str, *, keep_output: bool = False, dry_run: bool = False
 ) -> RestoreAll:
-    """Go back to a named snapshot with all regions of a flow.
+    """Go back to a named snapshot with all regions of a flow, whether they run or not.
 
     Each region gets a new epoch with the state of the old one, and reads its inputs
-    again from there; rows that were between regions are read too.
+    again from there; rows that were between regions are read too. A region that runs
+    does so when it plans its next epoch, and goes on.
 
     Args:
         address: ``store@name``.
         keep_output: Leave the output of file sinks in sight.
         dry_run: Only return what would happen.
 
+    Returns:
+        What was done, once all regions are back; ``waiting`` names those that take
+        longer than a minute: they go back when they plan or start.
+
     Raises:
-        FencedError: A region runs: stop the flow first. Nothing was changed.
         SnapshotNotFoundError: There is no such snapshot.
         InvalidConfigError: It does not have all regions.
     """
     store, at = split_address(address)
-    catalog, now_us = open_store(store), SystemClock().now_us()
+    catalog, clock = open_store(store), SystemClock()
     if not dry_run:
-        together.complete_restore(catalog, now_us=now_us, then=withdraw_now)
+        resets.complete_resets(catalog, now_us=clock.now_us())
     if at is None:
         names = ", ".join(each.name for each in catalog.snapshots())
         raise InvalidConfigError(
@@ -288,7 +294,7 @@ def restore_all(
         )
     plan = together.plan_restore_all(catalog, at, keep_output=keep_output)
     if not dry_run and not plan.is_done:
-        together.restore_all(catalog, plan, now_us=now_us, then=withdraw_now)
+        plan = resets.restore_all(catalog, plan, clock)
     return plan
 
 
@@ -391,7 +397,7 @@ def repair(store: str, *, dry_run: bool = False) -> Repair:
         SnapshotError: ``flow.json`` is damaged: put it back from a backup.
     """
     catalog = open_store(store)
-    catalog.check_one_region("repair", hint=_ALL_BACK)
+    catalog.check_one_region("repair()", hint="call repair_all()")
     plan = repairing.plan_repair(catalog)
     if not dry_run:
         mend(catalog, plan)
@@ -405,6 +411,36 @@ def mend(catalog: Catalog, plan: Repair) -> str | None:
     if not plan.moved:
         return None
     return repairing.quarantine(catalog, plan, now_us=SystemClock().now_us())
+
+
+def repair_all(store: str, *, dry_run: bool = False) -> RepairAll:
+    """Do the same for all regions of a flow, such that they fit together.
+
+    A region goes back to a whole epoch if its newest is damaged, if it has read what
+    another region undoes, or if rows that it has sent are damaged and were not read.
+
+    Args:
+        store: The store.
+        dry_run: Only return what would happen.
+
+    Returns:
+        The plan that was carried out.
+
+    Raises:
+        FencedError: A region runs: stop the flow first. Nothing was changed.
+        SnapshotNotFoundError: No whole epochs fit together; nothing was changed.
+        SnapshotError: ``flow.json`` is damaged: put it back from a backup.
+    """
+    catalog = open_store(store)
+    plan = repairing_all.plan_repair_all(catalog)
+    if not dry_run:
+        mend_all(catalog, plan)
+    return plan
+
+
+def mend_all(catalog: Catalog, plan: RepairAll) -> str | None:
+    """Carry out a repair plan of all regions; return the quarantine, if any."""
+    return resets.repair_all(catalog, plan, now_us=SystemClock().now_us())
 
 
 def explain(address: str, *, region: str | None = None) -> Lineage:

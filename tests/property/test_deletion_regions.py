@@ -22,13 +22,15 @@ from tests.property.actors import Actor, Memory
 from tests.unit.snapshot.builders import manifest, write
 
 import riverlock as rl
+from riverlock.connectors import going_back
 from riverlock.core.clock import SystemClock
 from riverlock.core.errors import InvalidConfigError, SnapshotNotFoundError
 from riverlock.snapshot import address, claims
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format import parents
 from riverlock.snapshot.format.channels import channel_ends
-from riverlock.snapshot.format.cuts.cut_records import Restoring
+from riverlock.snapshot.format.cuts.cut_records import Reset
+from riverlock.snapshot.format.cuts.reset_log import ResetLog
 from riverlock.snapshot.format.parents import holds
 from riverlock.snapshot.format.records import (
     CHANNEL,
@@ -43,15 +45,15 @@ from riverlock.snapshot.format.records import (
     StateFile,
 )
 from riverlock.snapshot.format.references import references
-from riverlock.snapshot.format.sealed import checksum, seal, unseal
-from riverlock.snapshot.format.store_layout import FLOW, RESTORING
+from riverlock.snapshot.format.sealed import checksum, seal
+from riverlock.snapshot.format.store_layout import FLOW
 from riverlock.snapshot.in_flight import between
 from riverlock.snapshot.owner import Life
 from riverlock.snapshot.retention import inventory
 from riverlock.snapshot.retention.policy import Retention, sweep
 from riverlock.snapshot.timeline import spans
 from riverlock.snapshot.verbs import fork as forking
-from riverlock.snapshot.verbs import fork_parents, restore_all
+from riverlock.snapshot.verbs import fork_parents
 
 STORE = "memory://store"
 REGIONS = ("east", "main")
@@ -107,6 +109,7 @@ class Regions(RuleBasedStateMachine):
         patch(SystemClock, "now_us", lambda _: self.now_us)
         # Whoever owns a region may be paused elsewhere: its heart does not beat.
         patch(claims, "_is_alive", lambda *_: False)
+        patch(going_back, "_runs", lambda *_: False)
         patch(claims, "life_of", lambda *_: Life(is_alive=False))
 
     def teardown(self) -> None:
@@ -118,9 +121,8 @@ class Regions(RuleBasedStateMachine):
 
     def _begin(self, region: str) -> Catalog:
         """Complete what a restore left to do, as each start does; own the region."""
-        restore_all.complete_restore(
-            self.store, now_us=self.now_us, then=lambda *_: None
-        )
+        for each in REGIONS:
+            going_back.take_up(self.store.of(each), now_us=self.now_us)
         part, run = self.store.of(region), self.runs.get(region)
         if run is None or part.run(run.run + 1) is not None:
             self.runs[region] = claims.claim(part, now_us=self.now_us)
@@ -139,6 +141,7 @@ class Regions(RuleBasedStateMachine):
         epoch = 0 if parent is None else parent.epoch + 1
         files = () if parent is None else parent.operators["op"].files[-2:]
         run = self.runs[part.region]
+        last = ResetLog(part.storage).last()
         history = () if parent is None else parent.history
         if not history or history[-1][1] != run.token:
             history = (*history, (epoch, run.token))
@@ -149,6 +152,7 @@ class Regions(RuleBasedStateMachine):
             run=run.run,
             decided_us=self.now_us,
             history=history,
+            reset=0 if last is None else last.number,
             **changes,
         )
 
@@ -334,13 +338,10 @@ class Regions(RuleBasedStateMachine):
                 for epoch in part.epochs():
                     self._check(store, part.manifest(epoch))
         for store in (self.store, *self._forks()):
-            if not store.storage.exists(RESTORING):
+            if not _still_back(store):
                 self._check_between(store, store.resolve_all(None))
-        if self.store.storage.exists(RESTORING):
-            data = self.store.storage.get(RESTORING)
-            record = unseal(data, Restoring, path=RESTORING)
-            for region, epoch in record.regions.items():
-                assert epoch in self.store.of(region).epochs(), "about to go back there"
+        for region, epoch in _still_back(self.store).items():
+            assert epoch in self.store.of(region).epochs(), "about to go back there"
         for name in self.names:
             self._check_between(self.store, self.store.resolve_all(name))
 
@@ -356,6 +357,16 @@ class Regions(RuleBasedStateMachine):
                 assert store.storage.exists(path), f"unread epoch {epoch}"
             for _, token in flying.files:
                 assert holds(store.storage, token["path"]), token["path"]
+
+
+def _still_back(store: Catalog) -> dict[str, int]:
+    """Return the epochs that regions are about to go back to."""
+    last: Reset | None = ResetLog(store.storage).last()
+    return {
+        region: epoch
+        for region, epoch in ({} if last is None else last.regions).items()
+        if last is not None and store.of(region).resolve(None).reset < last.number
+    }
 
 
 def _at(epoch: int) -> dict[str, Any]:
@@ -417,7 +428,7 @@ def test_a_restore_that_was_decided_holds_what_it_goes_back_to() -> None:
             world.main_goes_on()
             world.east_goes_on(3)
         actor = Actor("back", lambda: rl.stores.restore_all(f"{STORE}@{name}"))
-        while not world.store.storage.exists(RESTORING):
+        while ResetLog(world.store.storage).last() is None:
             actor.move(1)
         actor.move(3)
         actor.kill()

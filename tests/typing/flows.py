@@ -307,6 +307,7 @@ def running(flow: rl.Flow, spark: SparkSession | None = None) -> None:
     epoch: int = handle.set("v", limit=5.0) + handle.reset("v", "limit")
     handle.rescale(4)
     named: str = handle.savepoint("before", protocol="aligned").name
+    print(handle.restore("before", keep_output=True).waiting)
     if handle.is_active and not handle.wait(timeout=5.0):
         handle.stop(savepoint="end")
     watermark: datetime | None = handle.status().watermark
@@ -345,6 +346,7 @@ def stored() -> None:
     at_once = rl.open("store/").at("good")
     print(at_once.channels, at_once.in_flight("to-billing"))
     print(rl.stores.expire("store/", epochs=5), rl.stores.repair("store/"))
+    print(rl.stores.repair_all("store/", dry_run=True).why["billing"])
     print(rl.stores.verify("store/"))
 
 

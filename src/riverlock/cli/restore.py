@@ -45,7 +45,8 @@ def restore(  # noqa: PLR0913 - the options of the command
     This makes a new epoch with the state of the old one. Epochs between stay, and you
     can go to them. The next run reads the inputs again from there. The plan says for
     each sink what happens to its output. Stop the flow first. Of a flow with several
-    regions all go back to the snapshot of that name.
+    regions all go back to the snapshot of that name, and it may run: each region goes
+    back when it plans its next epoch, and goes on.
 
     \b
     Examples:
@@ -83,7 +84,6 @@ def _restore_all(
 ) -> None:
     """Go back with all regions of a flow."""
     from riverlock.snapshot.address import open_store
-    from riverlock.snapshot.claims import check_stopped
     from riverlock.snapshot.verbs.restore_all import plan_restore_all
     from riverlock.stores import restore_all
 
@@ -95,16 +95,21 @@ def _restore_all(
         for region, part in plan.parts.items()
         for what, said in lines_of(part).items()
     }
-    if not how["dry_run"]:
-        for region in plan.parts:
-            check_stopped(catalog.of(region))
     if not plan.is_done and not agreed(facts, lines, **how):
         return
-    restore_all(f"{store}@{name}", keep_output=keep_output)
+    waiting = restore_all(f"{store}@{name}", keep_output=keep_output).waiting
     if how["as_json"]:
-        text.print_json({"done": True, "name": name, "plan": facts})
+        found = {"done": True, "name": name, "plan": facts, "waiting": list(waiting)}
+        text.print_json(found)
         return
-    click.echo(f"all regions are at {name!r}: {', '.join(plan.parts)}")
+    back = [region for region in plan.parts if region not in waiting]
+    which = "regions" if waiting else "all regions"
+    click.echo(f"{which} are back at {name!r}: {', '.join(back) or 'none yet'}")
+    if waiting:
+        click.echo(
+            f"decided, and not taken up yet by {', '.join(waiting)}: each goes back"
+            " when it plans its next epoch or starts; nobody else waits for that"
+        )
 
 
 def _done(plan: Restore, made: Manifest, *, as_json: bool) -> None:

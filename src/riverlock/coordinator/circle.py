@@ -29,10 +29,12 @@ class Place:
         epoch: Its newest epoch; -1 if it has none.
         read: By channel of the circle, the first epoch of the writer that it has not
             read.
+        reset: The last reset that it has taken up (``coordinator/resets``).
     """
 
     epoch: int
     read: Mapping[str, int]
+    reset: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,7 @@ class Circle:
         self._places: dict[str, Place] = {}
         self._rests: dict[str, Rest] = {}
         self._moves = 0
+        self._reset = 0
         # The newest epochs when the last move was counted.
         self._since: dict[str, int] | None = None
 
@@ -115,6 +118,8 @@ class Circle:
             moves_rows: Whether it reads rows of the circle.
         """
         self._rests.pop(region, None)
+        if not self._is_of_now(place):
+            return
         self._places[region] = place
         if is_fresh:
             self._forget_moves()
@@ -123,10 +128,21 @@ class Circle:
 
     def rests(self, region: str, place: Place, rest: Rest) -> None:
         """Take it that a region has nothing to do."""
+        if not self._is_of_now(place):
+            return
         self._places[region], self._rests[region] = place, rest
         if self._is_at_rest:
             self._forget_moves()
             self.has_ended |= all(r.has_ended for r in self._rests.values())
+
+    def _is_of_now(self, place: Place) -> bool:
+        """Tell whether a place counts; all that was said before a reset does not."""
+        if place.reset > self._reset:
+            self._reset, self.has_ended = place.reset, False
+            self._places.clear()
+            self._rests.clear()
+            self._forget_moves()
+        return place.reset == self._reset
 
     def _forget_moves(self) -> None:
         self._moves, self._since = 0, None

@@ -82,6 +82,7 @@ def seal(
         markers=planned.markers.bears,
         borne=planned.markers.borne,
         heard=planned.markers.heard,
+        reset=max(planned.markers.reset, 0 if parent is None else parent.reset),
         guarantee=plan.guarantee,
         metrics={"stages": {s: _metrics(pending.votes[s]) for s in plan.stages}},
     )

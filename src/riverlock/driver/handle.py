@@ -15,6 +15,7 @@ from riverlock.snapshot.verbs.cut import check_protocol
 if TYPE_CHECKING:
     from riverlock.snapshot.format.records import Named
     from riverlock.snapshot.format.run_status import Status
+    from riverlock.snapshot.verbs.restore_all import RestoreAll
 
 __all__ = ["Handle", "Running"]
 
@@ -43,6 +44,9 @@ class Running(Protocol):
 
     def savepoint(self, name: str, *, protocol: str | None = None) -> Named:
         """Name the newest epoch, or one of each region."""
+
+    def restore(self, name: str, *, keep_output: bool = False) -> RestoreAll:
+        """Go back with all regions."""
 
     def check_name(self, name: str) -> None:
         """Refuse a name that is taken."""
@@ -120,6 +124,36 @@ class Handle:
             check_protocol(protocol)
         return self._running.savepoint(name, protocol=protocol)
 
+    def restore(self, name: str, *, keep_output: bool = False) -> RestoreAll:
+        """Go back to a named snapshot with all regions of the flow, which goes on.
+
+        What ``rl.stores.restore_all`` does: regions need not be stopped for it.
+
+        Args:
+            name: Of the snapshot.
+            keep_output: Leave the output of file sinks in sight.
+
+        Returns:
+            What was done, once all regions are back; ``waiting`` names those that take
+            longer.
+
+        Raises:
+            InvalidConfigError: The flow has one region only, or the snapshot does not
+                have all of them; nothing was changed.
+            SnapshotNotFoundError: There is no such snapshot; nothing was changed.
+        """
+        self._check_beside("handle.restore()")
+        return self._running.restore(name, keep_output=keep_output)
+
+    def _check_beside(self, what: str) -> None:
+        if threading.current_thread() is self._thread:
+            raise InvalidConfigError(
+                what,
+                expected="to be called beside the flow",
+                found="a call from its own thread, which would wait for itself",
+                hint="do not call it in on_status",
+            )
+
     def rescale(self, parallelism: int, *, region: str | None = None) -> None:
         """Set the number of tasks per keyed stage from the next epoch; state follows.
 
@@ -157,13 +191,7 @@ class Handle:
         return self._change(Change(defaults={operator: names}))
 
     def _change(self, change: Change) -> int:
-        if threading.current_thread() is self._thread:
-            raise InvalidConfigError(
-                "handle.set()",
-                expected="to be called beside the flow",
-                found="a call from its own thread, which would wait for itself",
-                hint="do not call it in on_status",
-            )
+        self._check_beside("handle.set()")
         epoch = self._running.set(change)
         if epoch is None:
             self.wait()

@@ -329,6 +329,8 @@ class RegionDriver:
 
     def _again(self, planned: PlannedInputs | None) -> PlannedInputs | None:
         """Return the plan of an aborted epoch, once a source that was away answers."""
+        if planned is not None and self.planner.must_go_back(self._parent):
+            return None
         if planned is not None and self._awaited is not None:
             self.planner.reach(self._awaited, planned)
         self._awaited = None

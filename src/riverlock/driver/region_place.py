@@ -1,5 +1,8 @@
 """One of the regions of a run: begun, driven to its end, and begun again if it fails.
 
+It is begun again, too, when all regions go back: behind that, with nothing that it knew
+before (``connectors/going_back``).
+
 What may pass is tried again within a run of the region, by its coordinator. If that was
 not enough, the region alone begins anew: the process goes on with others, so nobody
 else would start it again. Errors that would only recur end it.
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from riverlock.connectors.going_back import take_up
 from riverlock.coordinator.restart import delay_us
 from riverlock.core.errors import RiverlockError
 from riverlock.driver.steps.failures import may_pass
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from riverlock.driver.region_run import Run
     from riverlock.driver.run_options import RunOptions
     from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.format.records import Change
     from riverlock.snapshot.format.run_status import Status
 
 __all__ = ["RegionPlace"]
@@ -87,12 +92,13 @@ class RegionPlace:
         self._columns = columns
 
     def enter(self, columns: Mapping[str, Schema]) -> None:
-        """Begin: check the region, then own its part of the store.
+        """Begin: go back if all do, check the region, then own its part of the store.
 
         Raises:
             RiverlockError: It cannot run here.
         """
         self._columns = columns
+        take_up(self._catalog, now_us=self._options.clock.now_us())
         self.run.take_columns(columns)
         self.run.__enter__()
         self._is_entered = True
@@ -108,6 +114,20 @@ class RegionPlace:
         """Finish the epoch in progress, then end; from any thread."""
         self._stopping.set()
         self.run.stop(savepoint)
+
+    def set(self, change: Change) -> int | None:
+        """Change parameters; return the epoch that has them, None if it has ended.
+
+        What a run did not take up because all regions went back, the next one is asked.
+        """
+        while True:
+            run = self.run
+            epoch = run.set(change)
+            if epoch is not None or not run.goes_back:
+                return epoch
+            while self.run is run or not self.run.has_begun:
+                if self.over.wait(_NAP_SECONDS):
+                    return None
 
     def drive(self) -> None:
         """Run to the end, however often it has to begin again.
@@ -135,11 +155,25 @@ class RegionPlace:
 
     def _drive_once(self) -> None:
         if not self._is_entered:
-            self.run = self._make()
-            self.enter(self._columns)
-            if self._stopping.is_set():
-                self.run.stop()
+            self._begin()
         self.run.drive()
+        while self.run.goes_back:
+            self._awaits = "goes back with all regions"
+            try:
+                # Before its heart stops: others would take it for over.
+                now_us = self._options.clock.now_us()
+                with announced(self._catalog, now_us=now_us):
+                    self.close()
+                    self._begin()
+            finally:
+                self._awaits = None
+            self.run.drive()
+
+    def _begin(self) -> None:
+        self.run = self._make()
+        self.enter(self._columns)
+        if self._stopping.is_set():
+            self.run.stop()
 
     def _delay_us(self, error: RiverlockError, failures: int) -> int | None:
         """Return how long to wait before it begins again; None: it does not."""

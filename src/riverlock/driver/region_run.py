@@ -21,6 +21,7 @@ from riverlock.core.errors import (
 from riverlock.core.times import duration
 from riverlock.driver.cleaner import Cleaner
 from riverlock.driver.engine import while_it_is_there
+from riverlock.driver.intake.region_resets import RegionResets
 from riverlock.driver.ownership import Heartbeat
 from riverlock.driver.region_loop import RegionDriver
 from riverlock.driver.starting.adoption import Adoption
@@ -113,6 +114,7 @@ class Run:
         # What the run waits for before it begins, and what reads it then.
         self._away: SourceUnavailableError | None = None
         self._readers: dict[str, Reader] = {}
+        self._resets: RegionResets | None = None
         self._stopping = threading.Event()
 
     @property
@@ -130,6 +132,16 @@ class Run:
     def epochs(self) -> int:
         """How many epochs it has decided."""
         return 0 if self._driver is None else self._driver.epochs
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it owns its region, and can be asked for changes."""
+        return self._driver is not None
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether it has ended since the region goes back with all others."""
+        return self._driver is not None and self._driver.planner.goes_back
 
     def take_columns(self, columns: Mapping[str, Schema]) -> None:
         """Take the columns of the channels that it reads, before it is entered."""
@@ -235,6 +247,8 @@ class Run:
         self._readers = readers_of(
             self._flow, self._engine, self._storage, stack, self._columns
         )
+        if self._lives is not None:
+            self._resets = RegionResets(self._catalog, self._readers)
         for node in self._flow.find(Read):
             reader = self._readers[node.uid]
             is_ours = isinstance(node.source, ChannelSource | LoopSource)
@@ -296,10 +310,10 @@ class Run:
             was_well=was_well,
             circle=self._circle,
             lives=self._lives,
+            resets=self._resets,
         )
         tasks = parts.tasks()
         deployed = engine.deploy(tasks, readers)
-        stack.callback(deployed.close)
         heartbeat = self._beating(owner, deployed, stack)
         heartbeat.is_well = was_well
         newest = self._rechecked(compiled, readers, newest)
@@ -340,6 +354,7 @@ class Run:
     def _beating(
         self, owner: Owner, deployed: Deployment, stack: ExitStack
     ) -> Heartbeat:
+        stack.callback(deployed.close)
         heartbeat = Heartbeat(self._catalog, owner, deployed.cancel)
         heartbeat.start()
         stack.callback(heartbeat.stop)
@@ -381,6 +396,8 @@ class Run:
             )
 
         known = opened() if catalog.storage.exists(FLOW) else None
+        if self._resets is not None:
+            self._resets.look(catalog.newest())
         newest = check_continues(catalog, compiled, readers)
         return known or opened(), newest
 
@@ -396,6 +413,8 @@ class Run:
         """
         if self._catalog.newest() == newest:
             return newest
+        if self._resets is not None:
+            self._resets.look(self._catalog.newest())
         return check_continues(self._catalog, compiled, readers)
 
     def _compiled(self) -> CompiledFlow:

@@ -13,7 +13,7 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from riverlock.connectors.withdrawal import withdraw_now
+from riverlock.connectors.going_back import restore_all
 from riverlock.core.errors import InvalidConfigError
 from riverlock.core.ids import MAIN_REGION
 from riverlock.core.suggestions import did_you_mean
@@ -32,7 +32,7 @@ from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.format.stored_parameters import check_change
 from riverlock.snapshot.starts import announced
 from riverlock.snapshot.verbs.cut import take_cut
-from riverlock.snapshot.verbs.restore_all import complete_restore
+from riverlock.snapshot.verbs.restore_all import adopt_older, plan_restore_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from riverlock.program.program import Program
     from riverlock.snapshot.format.records import Change, Named
     from riverlock.snapshot.format.run_status import Status
+    from riverlock.snapshot.verbs.restore_all import RestoreAll
     from riverlock.storage.base import Storage
 
 __all__ = ["RegionsRun", "chosen_regions"]
@@ -139,11 +140,7 @@ class RegionsRun:
 
     def __enter__(self) -> RegionsRun:
         with ExitStack() as stack:
-            complete_restore(
-                self._catalog,
-                now_us=self._options.clock.now_us(),
-                then=withdraw_now,
-            )
+            adopt_older(self._catalog)
             check_left_regions(self._catalog, self._flow)
             if len(self._places) > 1:
                 self._open_engine(stack)
@@ -291,6 +288,25 @@ class RegionsRun:
             now_us=self._options.clock.now_us(),
         )
 
+    def restore(self, name: str, *, keep_output: bool = False) -> RestoreAll:
+        """Go back with all regions, while they run.
+
+        Raises:
+            InvalidConfigError: There is only one, or one has no place in the snapshot.
+            SnapshotNotFoundError: There is no such snapshot.
+        """
+        if not self._is_cut:
+            raise InvalidConfigError(
+                f"handle.restore({name!r})",
+                expected="a flow with several regions: these go back while they run",
+                found="a flow with one",
+                hint="nothing was changed; stop it, then: rl.stores.restore()",
+            )
+        plan = plan_restore_all(self._catalog, name, keep_output=keep_output)
+        if plan.is_done:
+            return plan
+        return restore_all(self._catalog, plan, self._options.clock)
+
     def check_name(self, name: str) -> None:
         """Refuse a name that is taken."""
         self._catalog.check_name(name)
@@ -300,7 +316,7 @@ class RegionsRun:
         named = [*change.values, *change.defaults]
         for place in self._places.values():
             if place.run.parameters.keys() & set(named):
-                return place.run.set(change)
+                return place.set(change)
         for node in self._flow.keyed:
             home = region_of(node)
             if node.uid in named and home not in self._places:
@@ -311,7 +327,7 @@ class RegionsRun:
                     hint="set it through the store: riverlock set STORE ...",
                 )
         if len(self._places) == 1:
-            return self._first.run.set(change)
+            return self._first.set(change)
         runs = [place.run for place in self._places.values()]
         check_change({u: p for run in runs for u, p in run.parameters.items()}, change)
         return None

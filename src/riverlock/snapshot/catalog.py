@@ -53,6 +53,7 @@ from riverlock.snapshot.timeline import decider
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from riverlock.snapshot.format.cuts.cut_records import Reset
     from riverlock.snapshot.format.records import Record
     from riverlock.storage.base import Entry, Storage
 
@@ -405,7 +406,7 @@ class Catalog:
                 return self.named(named)
         raise self._unknown_name(text)
 
-    def named(self, named: Named) -> Manifest:
+    def named(self, named: Named | Reset) -> Manifest:
         """Return the epoch of this region that a name stands for.
 
         Raises:

@@ -12,14 +12,26 @@ from riverlock.core.errors import (
     StorageNotFoundError,
     UnsupportedFormatError,
 )
-from riverlock.snapshot.format.records import FEATURES, FORMAT, Flow
+from riverlock.snapshot.format.records import (
+    FORMAT,
+    JOINED_FEATURE,
+    LISTS_FEATURE,
+    PARENTS_FEATURE,
+    REGIONS_FEATURE,
+    RESETS_FEATURE,
+    Flow,
+)
 from riverlock.snapshot.format.sealed import seal, unseal
 from riverlock.snapshot.format.store_layout import FLOW
 
 if TYPE_CHECKING:
     from riverlock.storage.base import Storage
 
-__all__ = ["add_features", "opened_flow", "read_flow"]
+__all__ = ["FEATURES", "add_features", "opened_flow", "read_flow"]
+
+FEATURES = frozenset(
+    {PARENTS_FEATURE, REGIONS_FEATURE, LISTS_FEATURE, JOINED_FEATURE, RESETS_FEATURE}
+)
 
 
 def read_flow(storage: Storage) -> Flow:

@@ -15,10 +15,10 @@ from tests.unit.snapshot.builders import KEYS, VARIABLES, manifest
 
 import riverlock as rl
 from riverlock.core.errors import SnapshotCorruptedError, UnsupportedFormatError
-from riverlock.snapshot import file_lists
+from riverlock.snapshot import file_lists, flow_file
 from riverlock.snapshot.catalog import Catalog
 from riverlock.snapshot.file_lists import Remembered, as_stored, listed, whole
-from riverlock.snapshot.format import records, references
+from riverlock.snapshot.format import references
 from riverlock.snapshot.format.records import (
     LISTS_FEATURE,
     Manifest,
@@ -181,7 +181,7 @@ def test_older_readers_refuse_a_store_with_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(str(tmp_path / "s"), 60, parallelism=4)
-    older = records.FEATURES - {LISTS_FEATURE}
+    older = flow_file.FEATURES - {LISTS_FEATURE}
     monkeypatch.setattr("riverlock.snapshot.flow_file.FEATURES", older)
     with pytest.raises(UnsupportedFormatError):
         Catalog(LocalStorage(tmp_path / "s")).flow()

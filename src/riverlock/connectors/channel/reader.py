@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from riverlock.connectors.channel.ends import ChannelSource, LoopSource
+    from riverlock.coordinator.resets.rules import Reset
     from riverlock.core.types import Schema
     from riverlock.snapshot.channel_files import ChannelFile
     from riverlock.storage.base import Storage
@@ -92,6 +93,15 @@ class ChannelReader:
     def follow(self, is_over: Callable[[], bool]) -> None:
         """Take more for possible until the writer, which runs beside us, is over."""
         self._is_over = is_over
+
+    def go_by(self, own: int, taken: Reset | None) -> None:
+        """Read no further than resets of the flow allow.
+
+        Args:
+            own: The number of the last one that the region has taken up.
+            taken: That one.
+        """
+        self._written.go_by(own, taken)
 
     @property
     def is_final(self) -> bool:

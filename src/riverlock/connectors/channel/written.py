@@ -11,6 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from riverlock.coordinator.resets.rules import (
+    Reset,
+    Writer,
+    held_at,
+    is_ahead,
+    resumed_at,
+)
 from riverlock.core.errors import SourceError, StorageNotFoundError
 from riverlock.snapshot.format.closed_numbers import CLOSED
 from riverlock.snapshot.format.records import Manifest
@@ -47,16 +54,23 @@ class Written:
         catalog: The writer's region.
         channel: The name of the channel: the uid of the writer's output.
         reader: Who reads, for errors.
+        own: The number of the reset that the reader has taken up; None: resets of the
+            writer do not concern it.
+        taken: That reset, if the writer may be behind it still.
     """
 
     catalog: Catalog
     channel: str
     reader: str
+    own: int | None = None
+    taken: Reset | None = None
     # None: the number is taken, and no epoch has it.
     _steps: dict[int, Step | None] = field(default_factory=dict)
     # The first number that was not decided when we last looked.
     _next: int | None = None
     _newest: Step | None = None
+    # Whether the writer has taken up a reset that the reader does not know of yet.
+    _is_behind: bool = False
 
     def look(self, position: int, token: str = "") -> None:
         """Read what was decided since; forget what is before the position.
@@ -74,15 +88,53 @@ class Written:
             # It may be deleted, since it was read; its marker is where we are.
             if self._is_there(position - 1):
                 self._newest = self._steps[position - 1]
-        # Asked for by number: a listing may miss what is decided meanwhile.
-        while self._is_there(self._next):
-            self._newest = self._steps[self._next] or self._newest
-            self._next += 1
-        self._check_no_gap(self._next)
+        held = held_at(self.taken, self.catalog.region, position)
+        self._read_on(held)
+        if held is not None:
+            if self._next < held:  # it was in flight when the cut was taken
+                raise self._gone(self._next)
+            self._resume(held)
+        if self._next != held:
+            self._check_no_gap(self._next)
         for epoch in [e for e in self._steps if e < position - 1]:
             del self._steps[epoch]
         self._check_has(position - 1, token)
         self._check_not_undone(position)
+
+    def go_by(self, own: int, taken: Reset | None) -> None:
+        """Take it that the reader has taken up a reset; what was seen may not count."""
+        if own != self.own:
+            self._steps.clear()
+            self._next, self._newest, self._is_behind = None, None, False
+        self.own, self.taken = own, taken
+
+    def _read_on(self, until: int | None = None) -> None:
+        """Read what is there, at most up to an epoch."""
+        assert self._next is not None
+        # Asked for by number: a listing may miss what is decided meanwhile.
+        while self._next != until and self._is_there(self._next):
+            self._newest = self._steps[self._next] or self._newest
+            self._next += 1
+
+    def _resume(self, held: int) -> None:
+        """Go on behind the cut that we went back to, once the writer has done so too.
+
+        What it had decided until then was undone, and may have been deleted.
+        """
+        assert self._next is not None
+        if self._next == held and (epochs := self.catalog.epochs()):
+            newest = self.catalog.stored(epochs[-1])
+            writer = Writer(
+                epoch=newest.epoch,
+                reset=newest.reset,
+                timeline=tuple(spans(newest)),
+            )
+            resumed = resumed_at(self.own or 0, held, writer)
+            if resumed is None:
+                return
+            self._steps |= dict.fromkeys(range(held, resumed))
+            self._next = resumed
+        self._read_on()
 
     @property
     def end(self) -> int:
@@ -138,11 +190,14 @@ class Written:
             data = self.catalog.storage.get(path)
         except StorageNotFoundError:
             return False
-        self._steps[epoch] = (
-            None
-            if data == CLOSED
-            else _step(unseal(data, Manifest, path=path), self.channel)
-        )
+        if data == CLOSED:
+            self._steps[epoch] = None
+            return True
+        manifest = unseal(data, Manifest, path=path)
+        if self.own is not None and is_ahead(self.own, manifest.reset):
+            self._is_behind = True
+            return False
+        self._steps[epoch] = _step(manifest, self.channel)
         return True
 
     def _counts(self, step: Step) -> bool:
@@ -151,6 +206,8 @@ class Written:
 
     def _check_no_gap(self, epoch: int) -> None:
         """Refuse to wait for an epoch that was there once: numbers have no gaps."""
+        if self._is_behind:
+            return
         if self._newest is None:
             is_later = max(self.catalog.epochs(), default=-1) > epoch
         else:

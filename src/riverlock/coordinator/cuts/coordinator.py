@@ -41,11 +41,17 @@ class _Taking:
 
     def lacking(self, topology: Topology) -> tuple[str, ...]:
         """Return the regions that have not borne it, or not since a reset."""
-        reset = max((each.reset for each in self.borne.values()), default=0)
+        last: dict[str, int] = defaultdict(int)
+        for each in self.borne.values():
+            last[each.flow] = max(last[each.flow], each.reset)
+
+        def is_old(each: Decided) -> bool:
+            return each.reset < last[each.flow]
+
         return tuple(
             region
             for region in topology.regions
-            if region not in self.borne or self.borne[region].reset < reset
+            if region not in self.borne or is_old(self.borne[region])
         )
 
 
@@ -126,7 +132,8 @@ class CutCoordinator:
         if any(n is None or n.heard is None or n.heard < cut for n in newest):
             return False
         # Rows that were in flight come back where a region goes back.
-        if len({n.reset for n in newest if n is not None}) > 1:
+        resets = {(n.flow, n.reset) for n in newest if n is not None}
+        if len(resets) > len({flow for flow, _ in resets}):
             return False
         return not any(self._unread(c).rows for c in self.topology.channels)
 

@@ -33,6 +33,7 @@ class Decided:
         timeline: The epochs that led to it, first and last of each span; empty: all
             before it did.
         reset: The number of the reset that it says (``coordinator/resets``).
+        flow: Whose resets these are, of several flows.
     """
 
     region: str
@@ -43,6 +44,7 @@ class Decided:
     rows: Mapping[str, int] = field(default_factory=dict)
     timeline: tuple[tuple[int, int], ...] = ()
     reset: int = 0
+    flow: str = ""
 
     def came_from(self, epoch: int) -> bool:
         """Tell whether an earlier epoch led to this one, or was undone before it."""

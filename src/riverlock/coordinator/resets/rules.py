@@ -165,8 +165,8 @@ class Writer:
 def resumed_at(own: int, held: int, writer: Writer) -> int | None:
     """Return where a reader goes on behind the cut; None: it does not yet.
 
-    What the writer has decided before it took up the reset is passed over: it was
-    undone.
+    What the writer has decided before it took up the reset is passed over at once: it
+    was undone, and nobody's position is among it.
 
     Args:
         own: The number of the reader.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import random
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from riverlock.driver.intake.admission import Admission
     from riverlock.driver.intake.channel_bounds import ChannelBounds
     from riverlock.driver.intake.region_cuts import Intake, RegionCuts
+    from riverlock.driver.intake.region_resets import RegionResets
     from riverlock.driver.intake.turning import Turning
     from riverlock.program.graph import EventTime
     from riverlock.snapshot.format.records import Manifest
@@ -66,6 +68,8 @@ class Planner:
         turning: The region's part in a loop; None: it has none.
         coming_round: The declarations whose rows a loop brings. They have the time of
             all others.
+        resets: What resets mean for this region; None: it is the only one.
+        goes_back: Whether it must go back before it plans anything: the run is over.
     """
 
     readers: Mapping[str, Reader]
@@ -82,6 +86,8 @@ class Planner:
     passing: tuple[tuple[EventTime, ...], ...] = ()
     turning: Turning | None = None
     coming_round: tuple[str, ...] = ()
+    resets: RegionResets | None = None
+    goes_back: bool = False
     _intake: Intake | None = None
     _latest: dict[str, Any] = field(default_factory=dict)
     # The same, as far as cuts let us read.
@@ -105,6 +111,8 @@ class Planner:
 
         What others hold it back from is left to the next run if none of them runs.
         """
+        if self.goes_back:
+            return True
         if not self.stops_at_end or not self._is_final or self._is_paused:
             return False
         return self.bounds is None or self.bounds.are_over(self.holds)
@@ -121,6 +129,8 @@ class Planner:
         Raises:
             SourceError: A source cannot tell where it is.
         """
+        if self.must_go_back(parent):
+            return None
         started_us = self.clock.now_us()
         self.since_us = self.since_us or started_us
         # Asked first: what the circle does next is found below.
@@ -137,6 +147,7 @@ class Planner:
             or (self._intake is not None and self._intake.is_unheard)
             # Those behind it learn its columns from it, and feed it.
             or (parent is None and self.turning is not None and self.turning.is_apart)
+            or (parent is not None and self._reset > parent.reset)
         )
         markers = Markers()
         if self._intake is not None:
@@ -167,8 +178,25 @@ class Planner:
             now_us=now_us,
             seed=random.SystemRandom().getrandbits(63),
             started_us=started_us,
-            markers=markers,
+            markers=dataclasses.replace(markers, reset=self._reset),
         )
+
+    def must_go_back(self, parent: Manifest | None) -> bool:
+        """Tell whether the region is to go back with all others before it plans.
+
+        Raises:
+            InvalidConfigError: It has no place in what it is to go back to.
+        """
+        if self.resets is not None and not self.goes_back:
+            before = self._reset
+            self.goes_back = self.resets.look(parent)
+            if self._reset != before:
+                self._fixed = None  # it may read what it must not read now
+        return self.goes_back
+
+    @property
+    def _reset(self) -> int:
+        return 0 if self.resets is None else self.resets.own
 
     def _marks(
         self,

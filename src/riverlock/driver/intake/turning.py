@@ -209,6 +209,7 @@ class Turning:
     ) -> Place:
         return Place(
             epoch=-1 if parent is None else parent.epoch,
+            reset=0 if parent is None else parent.reset,
             read={
                 reader.channel: reader.position(inputs[uid].start)
                 for uid, reader in self.inner.items()

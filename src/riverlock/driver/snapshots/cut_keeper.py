@@ -210,4 +210,5 @@ def _event(manifest: Manifest) -> Decided:
             if output.kind == CHANNEL
         },
         timeline=tuple(spans(manifest)),
+        reset=manifest.reset,
     )

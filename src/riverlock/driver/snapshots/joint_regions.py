@@ -116,6 +116,8 @@ class JointRegions:
                 if j.writer == place and j.channel in manifest.outputs
             },
             timeline=tuple(spans(manifest)),
+            reset=manifest.reset,
+            flow=place.flow,
         )
 
     def parts(self, cut: CompleteCut) -> dict[str, CutPart]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from riverlock.connectors.base.source_reader import Reader
     from riverlock.coordinator.plan import ChannelPlan
     from riverlock.driver.engine import Engine
+    from riverlock.driver.intake.region_resets import RegionResets
     from riverlock.driver.intake.turning import Shared
     from riverlock.driver.region_lives import RegionLives
     from riverlock.driver.run_options import RunOptions
@@ -56,6 +57,7 @@ class LoopParts:
         was_well: Whether the run before, if any, ended with nothing half done.
         circle: The regions that feed each other, if this is one of them.
         lives: What is known of other regions; None: there are none.
+        resets: What is known of resets; None: the same.
     """
 
     flow: Program
@@ -68,6 +70,7 @@ class LoopParts:
     was_well: bool
     circle: Shared | None = None
     lives: RegionLives | None = None
+    resets: RegionResets | None = None
 
     def tasks(self) -> StageTasks:
         """Return the tasks of its stages."""
@@ -175,6 +178,7 @@ class LoopParts:
             + tuple((n,) for n in compiled.event_times.values() if n.is_told),
             turning=self._turning(readers),
             coming_round=self._coming_round,
+            resets=self.resets,
         )
 
     def _turning(self, readers: dict[str, Reader]) -> Turning | None:

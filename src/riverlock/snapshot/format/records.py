@@ -55,7 +55,8 @@ REGIONS_FEATURE = "regions"
 LISTS_FEATURE = "lists"
 # The flow shares channels and snapshots with other flows (§7.2).
 JOINED_FEATURE = "joined"
-FEATURES = frozenset({PARENTS_FEATURE, REGIONS_FEATURE, LISTS_FEATURE, JOINED_FEATURE})
+# All regions may have gone back while they ran (§6.5).
+RESETS_FEATURE = "resets"
 # The kind of an output that another region reads.
 CHANNEL = "channel"
 # The place of one that other flows may read.
@@ -366,6 +367,7 @@ class Manifest(Record, frozen=True):
     markers: tuple[int, ...] = ()
     borne: tuple[int, ...] = ()
     heard: int | None = None
+    reset: int = 0  # the last reset that was taken up (§6.5)
     # What the region promised when it was decided.
     guarantee: str = EXACTLY_ONCE
     metrics: dict[str, Any] = {}

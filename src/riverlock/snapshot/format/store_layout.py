@@ -28,6 +28,7 @@ __all__ = [
     "parent_path",
     "reader_path",
     "records",
+    "reset_path",
     "sink_path",
     "snapshot_path",
 ]
@@ -44,7 +45,8 @@ CUTS = "cuts/"
 ABANDONED = f"{CUTS}abandoned/"
 # The flows that read channels of this one.
 READERS = "readers/"
-# What says that all regions go back to a snapshot.
+# What says that all regions go back to a snapshot; and what older writers wrote.
+RESETS = "resets/"
 RESTORING = "restoring.json"
 REGIONS = "regions/"
 SINKS = "sinks/"
@@ -221,6 +223,11 @@ def begun_path(number: int) -> str:
 def decided_path(cut: str) -> str:
     """What became of a cut over several flows, in the store of one of them."""
     return f"{CUTS}decided/{cut}.json"
+
+
+def reset_path(number: int) -> str:
+    """The record that all regions go back."""
+    return f"{RESETS}{number:012d}.json"
 
 
 def reader_path(flow: str, uid: str) -> str:

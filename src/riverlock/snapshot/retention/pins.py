@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from riverlock.core.errors import SnapshotNotFoundError, StorageNotFoundError
 from riverlock.snapshot.format.channels import channel_positions, channels_of
 from riverlock.snapshot.format.cuts.cut_records import Restoring
+from riverlock.snapshot.format.cuts.reset_log import ResetLog
 from riverlock.snapshot.format.records import ForkRecord, LeaseRecord
 from riverlock.snapshot.format.sealed import unseal
 from riverlock.snapshot.format.store_layout import (
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from riverlock.snapshot.catalog import Catalog
+    from riverlock.snapshot.format.cuts.cut_records import Reset
     from riverlock.snapshot.format.records import Manifest
 
 __all__ = ["Pin", "forks", "leases", "pins"]
@@ -84,7 +86,8 @@ def pins(catalog: Catalog, *, now_us: int) -> list[Pin]:
         for region, epoch in held_for(fork)
         if region == catalog.region
     ]
-    found += _going_back(catalog)
+    found += _older_restore(catalog)
+    found += _going_back(catalog, newest)
     if newest is not None:
         found += _readers(catalog, newest)
     return found + _other_flows(catalog)
@@ -104,8 +107,34 @@ def _open_cuts(catalog: Catalog, newest: Manifest) -> list[Pin]:
     return found
 
 
-def _going_back(catalog: Catalog) -> list[Pin]:
-    """Return what keeps the epoch that the region is about to go back to."""
+def _going_back(catalog: Catalog, newest: Manifest | None) -> list[Pin]:
+    """Return what keeps the epochs that regions are about to go back to.
+
+    The region itself, until it has; and rows in flight, until who reads them has.
+    """
+    reset = ResetLog(catalog.storage).last()
+    if reset is None:
+        return []
+    found = [
+        epoch
+        for span in reset.in_flight
+        if span.writer == catalog.region and not _has(catalog, span.reader, reset)
+        for epoch in range(span.first, span.end)
+    ]
+    if catalog.region in reset.regions and (
+        newest is None or newest.reset < reset.number
+    ):
+        found.append(reset.regions[catalog.region])
+    return [Pin(epoch=epoch, kind="restore", name=reset.name) for epoch in found]
+
+
+def _has(catalog: Catalog, region: str, reset: Reset) -> bool:
+    newest = catalog.of(region).newest()
+    return newest is not None and newest.reset >= reset.number
+
+
+def _older_restore(catalog: Catalog) -> list[Pin]:
+    """Return the same for what an earlier version has left to do."""
     with contextlib.suppress(StorageNotFoundError):
         record = unseal(catalog.storage.get(RESTORING), Restoring, path=RESTORING)
         if catalog.region in record.regions:

@@ -66,10 +66,11 @@ class FirstEpochs:
             },
             operators=operators,
             outputs=self._outputs(target),
-            # Cuts are counted anew.
+            # Cuts and resets are counted anew.
             markers=(),
             borne=(),
             heard=None,
+            reset=0,
             metrics={},
         )
 

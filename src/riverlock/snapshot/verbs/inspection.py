@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import RiverlockError, SnapshotError, StorageNotFoundError
 from riverlock.snapshot.format.channels import Segment
-from riverlock.snapshot.format.cuts.cut_records import CutAbandoned, Restoring
+from riverlock.snapshot.format.cuts.cut_records import CutAbandoned, Reset, Restoring
 from riverlock.snapshot.format.parents import locate
 from riverlock.snapshot.format.records import (
     CHANNEL,
@@ -59,6 +59,7 @@ _SEALED: dict[str, Any] = {
     r"cuts/begun/\d+\.json": CutBegun,
     r"cuts/decided/[^/]+\.json": CutDecided,
     r"readers/[^/]+/[^/]+\.json": ReaderRecord,
+    r"resets/\d+\.json": Reset,
     re.escape(RESTORING): Restoring,
     r"forks/[^/]+\.json": ForkRecord,
     r"parents/[^/]+\.json": Origin,

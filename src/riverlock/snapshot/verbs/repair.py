@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from riverlock.core.errors import SnapshotNotFoundError
 from riverlock.snapshot.claims import claim, release
-from riverlock.snapshot.format.store_layout import SINKS
+from riverlock.snapshot.format.store_layout import RESETS, SINKS
 from riverlock.snapshot.retention.deletion import move_aside
 from riverlock.snapshot.verbs.inspection import QUARANTINE, inspect
 from riverlock.snapshot.verbs.restore import plan_restore
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from riverlock.snapshot.verbs.inspection import Damage
     from riverlock.snapshot.verbs.restore import Restore
 
-__all__ = ["Repair", "plan_repair", "quarantine"]
+__all__ = ["Repair", "must_stay", "plan_repair", "quarantine"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,8 @@ def plan_repair(catalog: Catalog) -> Repair:
         for named in catalog.snapshots_that_can_be_read()
         if named.regions.get(catalog.region) in lost
     ]
-    stays = [d for d in found.damages if _must_stay(d.path)]
-    damaged = [d.path for d in found.damages if not _must_stay(d.path)]
+    stays = [d for d in found.damages if must_stay(d.path)]
+    damaged = [d.path for d in found.damages if not must_stay(d.path)]
     moved = dict.fromkeys([*manifests, *names, *damaged, *found.foreign])
     return Repair(
         restore=restore,
@@ -81,14 +81,14 @@ def plan_repair(catalog: Catalog) -> Repair:
     )
 
 
-def _must_stay(path: str) -> bool:
+def must_stay(path: str) -> bool:
     """Tell whether a file is useful even if damaged, or indispensable.
 
     A pin that cannot be read keeps retention from deleting anything, which is safe. A
     request that cannot be read has no effect, but those after it are found through it.
     A sink that cannot read where it wrote starts only if it finds its marker there.
     """
-    prefixes = ("channels/", "parents/", "forks/", SINKS)
+    prefixes = ("channels/", "parents/", "forks/", RESETS, SINKS)
     return path.startswith(prefixes) or "/staged/" in path or "/requests/" in path
 
 

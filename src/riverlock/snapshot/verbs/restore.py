@@ -42,7 +42,14 @@ if TYPE_CHECKING:
     from riverlock.snapshot.format.records import Manifest, Run
     from riverlock.snapshot.timeline import Span
 
-__all__ = ["Restore", "SinkRestore", "is_open", "plan_restore", "restore"]
+__all__ = [
+    "Restore",
+    "SinkRestore",
+    "is_open",
+    "newest_readable",
+    "plan_restore",
+    "restore",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +147,7 @@ def plan_restore(
     """
     _check_closed(catalog, target)
     last = catalog.epochs()[-1]
-    newest = _newest_readable(catalog, target)
+    newest = newest_readable(catalog) or target
     # Epochs after the newest that can be read are damaged, and undone too.
     undone = without([*spans(newest), (newest.epoch + 1, last)], spans(target))
     manifests = list(_readable(catalog, undone))
@@ -210,11 +217,12 @@ def _check_closed(catalog: Catalog, target: Manifest) -> None:
         )
 
 
-def _newest_readable(catalog: Catalog, target: Manifest) -> Manifest:
+def newest_readable(catalog: Catalog) -> Manifest | None:
+    """Return the newest manifest that is not damaged; None: there is none."""
     for epoch in reversed(catalog.epochs()):
         with suppress(SnapshotError):
             return catalog.manifest(epoch)
-    return target
+    return None
 
 
 def _readable(catalog: Catalog, chosen: list[Span]) -> Iterator[Manifest]:
@@ -230,9 +238,21 @@ def _roots(outputs: list[SinkOutput]) -> tuple[str, ...]:
 
 
 def restore(
-    catalog: Catalog, plan: Restore, *, now_us: int, why: str = "restore"
+    catalog: Catalog,
+    plan: Restore,
+    *,
+    now_us: int,
+    why: str = "restore",
+    reset: int | None = None,
 ) -> Manifest:
     """Go back; return the new newest manifest.
+
+    Args:
+        catalog: The store.
+        plan: What was planned.
+        now_us: The present.
+        why: For people.
+        reset: The number of the reset that the region takes up, if it is one (§6.5).
 
     Raises:
         FencedError: The flow runs, or began to; nothing was changed.
@@ -245,21 +265,21 @@ def restore(
     try:
         faults.hit("V1")
         with leased(catalog, plan.target.epoch, before=plan.epoch):
-            return _decide(catalog, plan, run, now_us=now_us, why=why)
+            made = _manifest(plan, run, now_us=now_us, why=why)
+            number = max(made.reset, reset or 0)
+            made = msgspec.structs.replace(made, reset=number)
+            return _decide(catalog, plan, run, made)
     finally:
         release(catalog, run)
 
 
-def _decide(
-    catalog: Catalog, plan: Restore, run: Run, *, now_us: int, why: str
-) -> Manifest:
+def _decide(catalog: Catalog, plan: Restore, run: Run, made: Manifest) -> Manifest:
     if catalog.epochs()[-1] != plan.last:
         raise _gone_on(catalog, plan)
     fencing = catalog.run(run.run + 1)
     if fencing is not None:
         owner = describe(fencing)
         raise FencedError(store=catalog.storage.uri, run=run.run, owner=owner)
-    made = _manifest(plan, run, now_us=now_us, why=why)
     faults.hit("V2")
     # A zombie may still decide its epoch: one of the two manifests wins.
     if not catalog.decide(made):
@@ -297,6 +317,7 @@ def _manifest(plan: Restore, run: Run, *, now_us: int, why: str) -> Manifest:
         # Markers stay with the rows that they come after.
         markers=(),
         borne=(),
+        reset=max(target.reset, plan.newest.reset),
         # It has no rows, but orders that sinks must carry out.
         guarantee=EXACTLY_ONCE,
         metrics={

@@ -1,11 +1,12 @@
 """Going back with all regions of a flow, to one consistent cut (format §6.5).
 
-The put of ``restoring.json`` is the decision. From then on each region goes back by an
-epoch of its own; whoever starts next completes what a crash left.
+The put of a reset is the decision. From then on each region goes back by an epoch of
+its own, before anything else that it decides.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,26 +16,29 @@ from riverlock.core.errors import (
     SnapshotNotFoundError,
     StorageNotFoundError,
 )
-from riverlock.snapshot.claims import check_stopped
+from riverlock.snapshot.flow_file import add_features
 from riverlock.snapshot.format.cut_log import CutLog
-from riverlock.snapshot.format.cuts.cut_records import Restoring
+from riverlock.snapshot.format.cuts.cut_records import Reset, Restoring
+from riverlock.snapshot.format.cuts.reset_log import ResetLog
+from riverlock.snapshot.format.records import RESETS_FEATURE
 from riverlock.snapshot.format.sealed import unseal
 from riverlock.snapshot.format.store_layout import RESTORING
-from riverlock.snapshot.verbs.restore import plan_restore, restore
+from riverlock.snapshot.retention.lease import leased
+from riverlock.snapshot.verbs.restore import newest_readable, plan_restore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from riverlock.snapshot.catalog import Catalog
-    from riverlock.snapshot.format.records import Manifest, Named
+    from riverlock.snapshot.format.records import Named
     from riverlock.snapshot.verbs.restore import Restore
 
 __all__ = [
     "RestoreAll",
-    "complete_restore",
+    "adopt_older",
+    "decide_reset",
     "give_up_cuts",
     "plan_restore_all",
-    "restore_all",
 ]
 
 
@@ -46,11 +50,14 @@ class RestoreAll:
         named: The snapshot.
         parts: What happens in each region.
         keep_output: Whether file sinks keep the output of undone epochs in sight.
+        waiting: The regions that have not gone back yet, once it was decided: they do
+            when they plan their next epoch, or when they start.
     """
 
     named: Named
     parts: Mapping[str, Restore]
     keep_output: bool = False
+    waiting: tuple[str, ...] = ()
 
     @property
     def is_done(self) -> bool:
@@ -98,43 +105,56 @@ def plan_restore_all(
     return RestoreAll(named=named, parts=parts, keep_output=keep_output)
 
 
-def restore_all(
+def decide_reset(
     catalog: Catalog,
-    plan: RestoreAll,
+    named: Named,
     *,
     now_us: int,
-    then: Callable[[Catalog, Manifest], object],
-) -> dict[str, Manifest]:
-    """Go back; return the new newest manifest of each region.
+    held: Iterable[tuple[str, int]],
+    keep_output: bool = False,
+) -> Reset:
+    """Decide that all regions go back; return the reset that says so.
 
     Args:
         catalog: The store.
-        plan: What was planned.
+        named: What they go back to.
         now_us: The present.
-        then: Called for each region that has gone back.
+        held: The epochs that must be there, each with its region.
+        keep_output: Whether file sinks keep the output of undone epochs in sight.
 
     Raises:
-        FencedError: A region runs; nothing was changed.
-        InvalidConfigError: Another restore is under way, or a region has continued
-            since the plan was made; the next start completes what was begun.
+        SnapshotNotFoundError: An epoch is no longer retained; nothing was changed.
     """
-    for region in plan.parts:
-        check_stopped(catalog.of(region))
-    record = Restoring(
-        name=plan.named.name,
-        regions=dict(plan.named.regions),
-        last={region: part.last for region, part in plan.parts.items()},
-        keep_output=plan.keep_output,
-        asked_us=now_us,
-    )
-    if not catalog.hold_all(RESTORING, record, record.regions.items()):
-        raise InvalidConfigError(
-            f"restore of {catalog.storage.uri}",
-            expected="no other restore that is under way",
-            found=f"{RESTORING}",
-            hint="start the flow, or repeat this: it completes the other one first",
-        )
-    return complete_restore(catalog, now_us=now_us, then=then)
+    add_features(catalog.storage, catalog.flow(), (RESETS_FEATURE,))
+    with ExitStack() as stack:
+        # Until the record is there, which keeps them from then on.
+        for region, epoch in dict.fromkeys(held):
+            stack.enter_context(leased(catalog.of(region), epoch))
+        faults.hit("V2")
+        while True:
+            reset = Reset(
+                number=_last(catalog) + 1,
+                name=named.name,
+                regions=dict(named.regions),
+                tokens=dict(named.tokens),
+                in_flight=named.in_flight,
+                keep_output=keep_output,
+                asked_us=now_us,
+            )
+            if ResetLog(catalog.storage).decide(reset):
+                break
+        faults.hit("V3")
+    # Somebody may have written the flow meanwhile, who did not know of it.
+    add_features(catalog.storage, catalog.flow(), (RESETS_FEATURE,))
+    return reset
+
+
+def _last(catalog: Catalog) -> int:
+    """Return the greatest number that is in use."""
+    last = ResetLog(catalog.storage).last()
+    newest = [newest_readable(catalog.of(region)) for region in catalog.regions()]
+    said = [manifest.reset for manifest in newest if manifest is not None]
+    return max([0 if last is None else last.number, *said])
 
 
 def give_up_cuts(catalog: Catalog, *, why: str) -> None:
@@ -144,27 +164,25 @@ def give_up_cuts(catalog: Catalog, *, why: str) -> None:
         cuts.give_up(proposal.number, why)
 
 
-def complete_restore(
-    catalog: Catalog, *, now_us: int, then: Callable[[Catalog, Manifest], object]
-) -> dict[str, Manifest]:
-    """Complete a restore of all regions that was decided; return what it made.
-
-    Raises:
-        FencedError: A region runs: stop it first, so that all go back.
-    """
+def adopt_older(catalog: Catalog) -> None:
+    """Decide what an earlier version has left: it is a reset from now on."""
     try:
         data = catalog.storage.get(RESTORING)
     except StorageNotFoundError:
-        return {}
+        return
     record = unseal(data, Restoring, path=RESTORING)
-    give_up_cuts(catalog, why=f"the flow went back to {record.name!r}")
-    made = {}
-    for region, epoch in record.regions.items():
-        part = catalog.of(region)
-        plan = plan_restore(part, part.manifest(epoch), keep_output=record.keep_output)
-        # What was decided after the record is undone too: it did not know of it.
-        made[region] = restore(part, plan, now_us=now_us, why=f"restore {record.name}")
-        then(part, made[region])
-        faults.hit("V8")
+    log = ResetLog(catalog.storage)
+    last = log.last()
+    # We may have died before we could delete it.
+    if last is None or (last.name, last.asked_us) != (record.name, record.asked_us):
+        add_features(catalog.storage, catalog.flow(), (RESETS_FEATURE,))
+        reset = Reset(
+            number=_last(catalog) + 1,
+            name=record.name,
+            regions=record.regions,
+            tokens={},
+            asked_us=record.asked_us,
+            keep_output=record.keep_output,
+        )
+        log.decide(reset)
     catalog.storage.delete(RESTORING)
-    return made

@@ -133,6 +133,8 @@ class Sight:
     position: int
     counted: tuple[Manifest, ...]
     end: int
+    # Epochs that were undone: no position is between them.
+    passed: range = range(0)
 
 
 class World:
@@ -332,6 +334,7 @@ class World:
                 if m.epoch not in passed and leads_to(m.epoch, timeline)
             ),
             end=max(len(allowed), at),
+            passed=passed,
         )
 
     def _epoch(self, driver: Driver, parent: Manifest, own: int) -> Manifest | None:
@@ -351,6 +354,8 @@ class World:
             end = self.random.choice(
                 (allowed.ends[name], self.random.randint(0, allowed.ends[name]))
             )
+            if each.passed and end in each.passed:
+                end = each.passed.start
             ends[name] = end = max(end, each.position)
             mine = [
                 row
