@@ -1,10 +1,12 @@
-"""Transfers between accounts, over three regions.
+"""Transfers between accounts, over three regions and a loop.
 
 ``debit`` takes the money from an account. Small transfers go straight to the region
 *credit*; large ones pass the region *clearing*, which holds them back until those of an
-account are worth passing on. So *credit* has two inputs, one of them slower, and money
-is at any moment in the state of three regions or in a channel between them. Every
-account begins with nothing and may owe: all of it together is always zero.
+account are worth passing on. So *credit* has two inputs, one of them slower. Some small
+transfers are refused there once or twice: they come back to the first region, and are
+sent again. So money is at any moment in the state of three regions or in a channel
+between them. Every account begins with nothing and may owe: all of it together is
+always zero.
 
     PYTHONPATH=. riverlock run examples/ledger/flow.py --store store/ledger
     make ledger        # snapshots by each protocol, and kills
@@ -22,15 +24,24 @@ from typing import Any, Literal, cast
 import riverlock as rl
 
 COLUMNS = "source string, target string, amount bigint"
+# With how often the transfer was refused.
+OFFERED = f"{COLUMNS}, refused int"
 ACCOUNTS = 200
 # What is larger is cleared, and passed on when an account has so much.
 LARGE, WORTH_IT = 80, 250
+# What was cleared is never refused.
+CLEARED = 2
 
 
 def transfer(number: int) -> tuple[str, str, int]:
     """Return a transfer: who pays, who is paid, how much."""
     target = (number * 31 + number // 7) % ACCOUNTS
     return f"a{number % ACCOUNTS:03d}", f"a{target:03d}", 1 + number * 17 % 100
+
+
+def refusals(amount: int) -> int:
+    """Return how often a transfer is refused: one in seven is, once or twice."""
+    return 1 + amount % 2 if amount % 7 == 0 else 0
 
 
 @dataclass(frozen=True)
@@ -88,8 +99,7 @@ class TransfersReader:
         return end - start
 
     def partitions(self, start: int, end: int) -> Sequence[Some]:
-        middle = (start + end) // 2
-        return [Some(a, b) for a, b in ((start, middle), (middle, end)) if a < b]
+        return [Some(start, end)] if start < end else []
 
     def close(self) -> None:
         """Nothing is open."""
@@ -98,34 +108,40 @@ class TransfersReader:
 class Debit(rl.Process):
     """Takes the money from an account."""
 
-    output = COLUMNS
+    output = OFFERED
     balance = rl.Value("bigint", default=0)
 
     def on_event(self, transfer: Any, ctx: rl.Context) -> Iterator[Any]:
         self.balance -= transfer.amount
-        yield transfer.source, transfer.target, transfer.amount
+        yield transfer.source, transfer.target, transfer.amount, 0
 
 
 class Clearing(rl.Process):
     """Holds large transfers to an account until they are worth passing on."""
 
-    output = COLUMNS
+    output = OFFERED
     held = rl.Value("bigint", default=0)
 
     def on_event(self, transfer: Any, ctx: rl.Context) -> Iterator[Any]:
         self.held += transfer.amount
         if self.held >= WORTH_IT:
-            yield "clearing", transfer.target, self.held
+            yield "clearing", transfer.target, self.held, CLEARED
             self.held = 0
 
 
 class Credit(rl.Process):
-    """Gives the money to an account."""
+    """Gives the money to an account, or refuses the transfer for now."""
 
     output = "target string, amount bigint"
     balance = rl.Value("bigint", default=0)
+    refused = rl.SideOutput(OFFERED)
 
     def on_event(self, transfer: Any, ctx: rl.Context) -> Iterator[Any]:
+        if transfer.refused < refusals(transfer.amount):
+            again = transfer.refused + 1
+            row = (transfer.source, transfer.target, transfer.amount, again)
+            ctx.emit(self.refused, row)
+            return
         self.balance += transfer.amount
         yield transfer.target, transfer.amount
 
@@ -145,11 +161,14 @@ def build(source: Any, out: str) -> rl.Flow:
     flow = rl.Flow("ledger")
     transfers = flow.read(source, uid="transfers")
     debited = transfers.key_by("source").process(Debit(), uid="debit")
+    refused = flow.loop(OFFERED, uid="refused")
     large = debited.filter(is_large, uid="is-large").region("clearing", uid="large")
     cleared = large.key_by("target").process(Clearing(), uid="clearing")
-    small = debited.filter(is_small, uid="is-small").region("credit", uid="small")
+    offered = debited.filter(is_small, uid="is-small").union(refused)
+    small = offered.region("credit", uid="small")
     arriving = small.union(cleared.region("credit", uid="cleared"))
     credited = arriving.key_by("target").process(Credit(), uid="credit")
+    credited.side("refused").feed(refused)
     credited.write(rl.sinks.files(out, format="json"), uid="out")
     return flow
 
@@ -173,9 +192,11 @@ def main() -> None:
     ledger = build(source, chosen.out)
     execution = cast("Literal['jobs', 'local']", chosen.engine)
     if chosen.limit is not None:
-        ledger.run(chosen.store, execution=execution, available_now=True)
+        ledger.run(chosen.store, execution=execution, parallelism=1, available_now=True)
         return
-    handle = ledger.start(chosen.store, execution=execution, epoch_target="500 ms")
+    handle = ledger.start(
+        chosen.store, execution=execution, parallelism=1, epoch_target="500 ms"
+    )
     threading.Thread(target=_stop_at_end, args=(handle,), daemon=True).start()
     handle.wait()
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from riverlock.core.errors import RiverlockError
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.format.cut_log import CutLog
 from riverlock.snapshot.format.records import Manifest
 from riverlock.storage.open import open_storage
 
 # Each virtual machine lives for seconds: compiling for the long run does not pay.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-PATIENCE_SECONDS = 300.0
+PATIENCE_SECONDS = 600.0
 _LOOK_SECONDS = 0.1
 # A pace that the machine cannot keep is never caught up with.
 _SETTLING_SECONDS = 30.0
@@ -32,14 +33,14 @@ class Ledger:
         engine: ``jobs``: on Spark; ``local``: in one thread.
         pace: Transfers per second.
         began: When the first transfer appeared, in seconds since 1970.
-        kills: How often the process was killed.
+        killed: When the process was killed, in microseconds since 1970.
     """
 
     root: Path
     engine: str
     pace: float
     began: float = field(default_factory=time.time)
-    kills: int = 0
+    killed: list[int] = field(default_factory=list)
     _child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -52,9 +53,9 @@ class Ledger:
 
     def start(self) -> None:
         """Start the flow, and wait until it has decided an epoch."""
-        before = self._decided()
+        before = self.decided()
         self._child = self._spawn()
-        self._wait(lambda: self._decided() > before, "decided an epoch")
+        self._wait(lambda: self.decided() > before, "decided an epoch")
 
     def settle(self) -> None:
         """Wait until the flow has taken what appeared while it was away."""
@@ -86,7 +87,7 @@ class Ledger:
         assert self._child is not None
         os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
-        self.kills += 1
+        self.killed.append(time.time_ns() // 1000)
 
     def close(self) -> None:
         """Leave nothing running."""
@@ -105,6 +106,10 @@ class Ledger:
         if self._child.returncode or last.returncode:
             raise SystemExit(f"the flow failed; the end of its log:\n{self._log()}")
         return count
+
+    def requests(self) -> int:
+        """Return how many snapshots were asked for so far."""
+        return CutLog(open_storage(self.store)).last()
 
     def manifests(self) -> list[Manifest]:
         """Return the retained epochs of the region that reads the transfers."""
@@ -129,7 +134,12 @@ class Ledger:
         catalog = Catalog(open_storage(self.store), region)
         return catalog.stored(epoch).decided_us
 
-    def _decided(self) -> int:
+    def wait_for_epoch(self, epoch: int) -> None:
+        """Wait until the region that reads the transfers has decided an epoch."""
+        self._wait(lambda: self.decided() >= epoch, f"decided epoch {epoch}")
+
+    def decided(self) -> int:
+        """Return the newest epoch of that region; -1: there is none."""
         with suppress(RiverlockError):
             return max(Catalog(open_storage(self.store)).epochs(), default=-1)
         return -1

@@ -58,4 +58,4 @@ def test_each_region_is_a_spark_application(tmp_path: Path) -> None:
     }, said
     wanted = Counter(user for user, cents in orders if cents)
     found = rl.open(str(store)).state("billed").to_arrow().to_pylist()
-    assert {row["user"]: row["count"] for row in found} == wanted
+    assert {row["user"]: row["n"] for row in found} == wanted
