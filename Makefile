@@ -41,7 +41,7 @@ demo: $(STAMP) ## Run the fraud demo: kill it, restart it, compare
 orders: kafka ## Run the Kafka demo: a broker, PostgreSQL, a flow that is killed
 	@$(BIN)/python -m examples.kafka_orders.demo
 
-ledger: $(STAMP) ## Run the ledger: snapshots of three regions by each protocol, and kills
+ledger: $(STAMP) ## Run the ledger: snapshots of three regions and a loop by each protocol, and kills
 	@$(BIN)/python -m examples.ledger $(LEDGER_ARGS)
 
 kafka: $(STAMP)

@@ -8,7 +8,7 @@ plain Python says. Each protocol takes some snapshots one after the other. Then 
 lives of the flow that end by a kill, of all its processes, at a random moment while the
 last of the life's snapshots is being taken. A hundred for each protocol:
 
-    make ledger LEDGER_ARGS="--snapshots 10 --kills 15 --per-life 6 --pace 200"
+    make ledger LEDGER_ARGS="--snapshots 5 --kills 10 --per-life 10 --pace 200"
 """
 
 import argparse

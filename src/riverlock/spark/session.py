@@ -19,11 +19,11 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from riverlock.spark.java import ensure_java
+from riverlock.spark.shared_settings import applied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -150,28 +150,17 @@ def job_conf(
 ) -> Iterator[None]:
     """Apply the settings that our jobs need, and put the user's back afterwards.
 
-    They are the session's: other queries that are planned on it meanwhile see them.
+    They are the session's: other queries that are planned on it meanwhile see them. If
+    several flows run on it, they stay until the last one ends.
     """
     made_with = spark.sparkContext.getConf()
-    applied = {
+    needed = {
         name: value
         for name, value in settings.items()
         if name not in _BATCHES or not made_with.contains(name)
     }
-    before = {name: spark.conf.get(name, None) for name in applied}
-    try:
-        for name, value in applied.items():
-            spark.conf.set(name, value)
+    with applied(spark, needed):
         yield
-    finally:
-        # With the JVM gone there is nothing to put back, and the error
-        # that says so must not be replaced.
-        with contextlib.suppress(Py4JError, ConnectionError):
-            for name, old in before.items():
-                if old is None:
-                    spark.conf.unset(name)
-                else:
-                    spark.conf.set(name, old)
 
 
 def _existing_session() -> SparkSession | None:

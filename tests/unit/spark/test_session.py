@@ -31,12 +31,19 @@ spark.conf.set("spark.sql.adaptive.enabled", "true")
 spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
 with job_conf(spark):
     inside = spark.conf.get("spark.sql.adaptive.enabled")
+one, two = job_conf(spark), job_conf(SparkSession.active())
+one.__enter__()
+two.__enter__()
+one.__exit__(None, None, None)
+beside = spark.conf.get("spark.sql.adaptive.enabled")
+two.__exit__(None, None, None)
 json.dump({
     "rows": sum(vote.n for vote in votes),
     "pythons": sorted({vote.python for vote in votes}),
     "lacks": check_session(spark),
     "same": local_session() is spark,
     "inside": inside,
+    "beside": beside,
     "after": spark.conf.get("spark.sql.adaptive.enabled"),
     "unset": spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch", None),
     "partitions": spark.conf.get("spark.sql.shuffle.partitions"),
@@ -73,6 +80,8 @@ def test_local_session_is_silent_and_set_up(tmp_path: Path) -> None:
         "lacks": [],
         "same": True,
         "inside": "false",
+        # Another flow goes on while one ends.
+        "beside": "false",
         "after": "true",
         "unset": None,
         "partitions": "3",
