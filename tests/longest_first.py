@@ -67,7 +67,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Sharing(config, log)
 
 
-class Sharing(LoadFileScheduling):
+class Sharing(LoadFileScheduling):  # type: ignore[misc]  # no types there
     """Gives each worker the first file for which it starts nothing once more."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -66,8 +65,7 @@ class Planner:
         passing: The declarations whose rows reach a channel, or come from one, without
             an operator.
         turning: The region's part in a loop; None: it has none.
-        coming_round: The declarations whose rows a loop brings. They have the time of
-            all others.
+        coming_round: Declarations whose rows a loop brings: they have the time of all.
         resets: What resets mean for this region; None: it is the only one.
         goes_back: Whether it must go back before it plans anything: the run is over.
     """
@@ -111,9 +109,9 @@ class Planner:
 
         What others hold it back from is left to the next run if none of them runs.
         """
-        if self.goes_back:
-            return True
-        if not self.stops_at_end or not self._is_final or self._is_paused:
+        if self.goes_back or not self.stops_at_end:
+            return self.goes_back
+        if not self._is_final or self._is_paused:
             return False
         return self.bounds is None or self.bounds.are_over(self.holds)
 
@@ -133,7 +131,7 @@ class Planner:
             return None
         started_us = self.clock.now_us()
         self.since_us = self.since_us or started_us
-        # Asked first: what the circle does next is found below.
+        # First: what the circle does next is found below.
         has_ended = self.turning is None or self.turning.has_ended
         inputs = self._ranges(parent)
         now_us = _present(parent, started_us)
@@ -178,7 +176,7 @@ class Planner:
             now_us=now_us,
             seed=random.SystemRandom().getrandbits(63),
             started_us=started_us,
-            markers=dataclasses.replace(markers, reset=self._reset),
+            markers=replace(markers, reset=self._reset),
         )
 
     def must_go_back(self, parent: Manifest | None) -> bool:
@@ -196,7 +194,7 @@ class Planner:
 
     @property
     def _reset(self) -> int:
-        return 0 if self.resets is None else self.resets.own
+        return self.resets.own if self.resets else 0
 
     def _marks(
         self,

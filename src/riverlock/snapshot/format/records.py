@@ -53,10 +53,8 @@ PARENTS_FEATURE = "parents"
 REGIONS_FEATURE = "regions"
 # Manifests may refer to lists of state files (§4.6).
 LISTS_FEATURE = "lists"
-# The flow shares channels and snapshots with other flows (§7.2).
-JOINED_FEATURE = "joined"
-# All regions may have gone back while they ran (§6.5).
-RESETS_FEATURE = "resets"
+JOINED_FEATURE = "joined"  # channels and snapshots with other flows (§7.2)
+RESETS_FEATURE = "resets"  # all regions may have gone back while they ran (§6.5)
 # The kind of an output that another region reads.
 CHANNEL = "channel"
 # The place of one that other flows may read.
