@@ -91,7 +91,7 @@ class Apart:
     ) -> None:
         inputs = self._circle.topology.inputs(region)
         read = {c.name: stand.read.get(c.name, 0) for c in inputs}
-        place = Place(epoch=stand.epoch, read=read)
+        place = Place(epoch=stand.epoch, read=read, reset=stand.reset)
         if stand.rests is not None and counts:
             self._circle.rests(region, place, _rest(stand.rests))
             return
@@ -109,6 +109,7 @@ class Apart:
             self.said,
             epoch=place.epoch,
             read=dict(place.read),
+            reset=place.reset,
             fresh=self.said.fresh + is_fresh,
             rests=None,
         )
@@ -121,6 +122,7 @@ class Apart:
             self.said,
             epoch=place.epoch,
             read=dict(place.read),
+            reset=place.reset,
             rests=Resting(
                 seen=dict(rest.seen),
                 is_final=rest.is_final,

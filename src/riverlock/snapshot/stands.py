@@ -39,6 +39,7 @@ class Stand(Record, frozen=True):
         met: The stints of the other regions, as it has found them.
         fresh: How often, in this stint, it has read rows from outside.
         rests: What it says if it has nothing to do.
+        reset: The last reset that it had taken up (§6.5).
     """
 
     stint: str
@@ -47,6 +48,7 @@ class Stand(Record, frozen=True):
     met: dict[str, str]
     fresh: int = 0
     rests: Resting | None = None
+    reset: int = 0
 
 
 def read_stand(catalog: Catalog) -> Stand | None:

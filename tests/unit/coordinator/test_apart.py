@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from tests.unit.coordinator.cuts.ledger import random_topology
@@ -64,6 +64,25 @@ def test_a_region_waits_for_those_that_have_not_begun() -> None:
     b.rests(place(2, over=5), rest(over=6))
     a.hear({"b": b.said})
     assert may_stop(a)
+
+
+def test_regions_that_went_back_stop_too() -> None:
+    a, b = a_pair()
+    meet(a, b)
+    a.rests(back(place(7, back=4)), rest(back=5))
+    b.hear({"a": a.said})
+    b.rests(place(2, over=5), rest(over=8))
+    # It may still have to go back to before what a has read.
+    assert not may_stop(b)
+    b.rests(back(place(4, over=8)), rest(over=8))
+    assert may_stop(b)
+    a.hear({"b": b.said})
+    assert may_stop(a)
+
+
+def back(place: Place) -> Place:
+    """Return the same after all have gone back."""
+    return replace(place, reset=1)
 
 
 def test_a_run_after_one_that_died_belongs_to_its_stint() -> None:

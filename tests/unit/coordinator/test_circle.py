@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.unit.coordinator.cuts.ledger import random_topology
 
@@ -216,3 +216,28 @@ def test_circles_of_a_topology() -> None:
         "d": ["dd"],
     }
     assert found["b"].regions == ("b", "c")
+
+
+def back(at: Place) -> Place:
+    """Return the same after all have gone back."""
+    return replace(at, reset=1)
+
+
+def has_ended(circle: Circle) -> bool:
+    return circle.has_ended
+
+
+def test_what_was_said_before_all_went_back_does_not_count() -> None:
+    circle = Circle(PAIR)
+    circle.rests("a", place(5, back=2), rest(back=3, ended=True))
+    circle.rests("b", place(2, over=6), rest(over=6, ended=True))
+    assert has_ended(circle)
+    here = back(place(6, back=1))
+    circle.works("a", here, is_fresh=True, moves_rows=False)
+    assert not has_ended(circle)
+    # The other one does not know of it yet, and is not heard.
+    circle.rests("b", place(2, over=7), rest(over=7, ended=True))
+    circle.rests("a", here, rest(back=3, ended=True))
+    assert not has_ended(circle)
+    circle.rests("b", back(place(2, over=7)), rest(over=7, ended=True))
+    assert has_ended(circle)

@@ -80,6 +80,25 @@ def test_snapshots_of_a_loop_over_runs(tmp_path: Path, protocol: Any) -> None:
     assert len(set(bouncing_balance(store, named))) == 1
 
 
+def test_regions_of_a_loop_go_back_together_and_end_together(tmp_path: Path) -> None:
+    store, given = str(tmp_path / "s"), transfers(40)
+    handles = [
+        begin(bouncing_ledger(given), store, region=region)
+        for region in ("main", "bank")
+    ]
+    handles[0].savepoint("v", protocol="unaligned")
+    given += transfers(70)[40:]
+    assert handles[1].restore("v").waiting == ()
+    for handle in handles:
+        handle.stop()
+        handle.wait(SOON)
+    live(store, given, bounded=False, order=("bank", "main"))
+    assert received(store) == expected(given)
+    rl.stores.restore_all(f"{store}@v")
+    live(store, given, bounded=False, order=("main", "bank"))
+    assert received(store) == expected(given)
+
+
 def test_a_loop_that_never_empties_is_stopped_in_runs_of_their_own(
     tmp_path: Path,
 ) -> None:
