@@ -8,7 +8,8 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JError
+from py4j import java_gateway
+from py4j.protocol import Py4JError, get_return_value
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -138,7 +139,12 @@ def replaced(expression: Any) -> Any:
     return expression
 
 
-def test_no_function_of_time_or_chance_is_missed(spark: SparkSession) -> None:
+def test_no_function_of_time_or_chance_is_missed(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Thousands of calls do not fit: to find PySpark's own error for each takes longer
+    # than all the rest.
+    monkeypatch.setattr(java_gateway, "get_return_value", get_return_value)
     trees, jvm = Trees(spark), spark._jvm
     assert jvm is not None
     catalyst = jvm.org.apache.spark.sql.catalyst
