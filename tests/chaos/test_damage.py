@@ -240,7 +240,7 @@ DAMAGES = [_lose, _halve, _empty, _scribble, _scribble_all, _flip_bits, _unseal]
 def test_working_copy_damaged_between_runs_is_rebuilt(
     clone: Clone, spark: SparkSession, damage: Callable[[Path], None]
 ) -> None:
-    options = clone(with_copies=True)
+    options = clone(with_copies=True, epoch_rows=400)
     for path in _copies(options):
         damage(path)
 
@@ -252,7 +252,7 @@ def test_working_copy_damaged_between_runs_is_rebuilt(
 def test_redo_damaged_between_runs_is_not_believed(
     clone: Clone, spark: SparkSession
 ) -> None:
-    options = clone(with_copies=True)
+    options = clone(with_copies=True, epoch_rows=400)
     redo = sorted(Path(options.store, ".working").rglob("*.redo/*"))
     assert redo
     for number, path in enumerate(redo):
