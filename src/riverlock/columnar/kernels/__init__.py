@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from riverlock.columnar.kernels import arithmetic, comparison, number_casts
+from riverlock.columnar.kernels import (
+    arithmetic,
+    comparison,
+    nested,
+    number_casts,
+    rounding,
+    strings,
+    text_casts,
+    times,
+)
 from riverlock.columnar.kernels.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -15,5 +24,10 @@ __all__ = ["KERNELS", "Kernel"]
 KERNELS: Mapping[str, Kernel] = {
     **arithmetic.KERNELS,
     **comparison.KERNELS,
+    **nested.KERNELS,
     **number_casts.KERNELS,
+    **rounding.KERNELS,
+    **strings.KERNELS,
+    **text_casts.KERNELS,
+    **times.KERNELS,
 }

@@ -33,5 +33,7 @@ def python_value(compiler: Compiler, value: Any, kind: Type, node: Any) -> Any:
             return bytes(value)
         case "decimal":
             return value.toJavaBigDecimal()
+        case "array" if value.numElements() == 0:
+            return []
         case _:
             raise Refused(f"a constant of type {kind.ddl}", node)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from riverlock.spark.columnar.functions import arithmetic, casts, logic
+from riverlock.spark.columnar.functions import (
+    arithmetic,
+    casts,
+    logic,
+    nested,
+    strings,
+    times,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,4 +24,7 @@ BUILDERS: Mapping[str, Builder] = {
     **arithmetic.BUILDERS,
     **casts.BUILDERS,
     **logic.BUILDERS,
+    **nested.BUILDERS,
+    **strings.BUILDERS,
+    **times.BUILDERS,
 }

@@ -1,0 +1,1 @@
+"""Text as Spark reads and writes it: numbers, truths, dates and times."""
