@@ -131,6 +131,17 @@ def check_json(rows: Counter[Any], lines: Counter[str]) -> None:
     assert Counter(map(repr, rows.elements())) == expected
 
 
+def check_splits(reader: Any, rows: Counter[Any], bad: Counter[Any]) -> None:
+    """Check that Python reads the same rows, and the same bad ones, as Spark."""
+    start = reader.initial()
+    end = reader.advance(start, reader.latest(start), 1_000_000)
+    both = [split.parted() for split in reader.splits(start, end, 1)]
+    mine = [tuple(row.values()) for table, _ in both for row in table.to_pylist()]
+    wrong = [tuple(row.values()) for _, table in both for row in table.to_pylist()]
+    assert Counter(map(repr, mine)) == Counter(map(repr, rows.elements()))
+    assert Counter(wrong) == bad
+
+
 @pytest.mark.parametrize("kind", ["json", "csv", "csv with header", "text"])
 # To shrink takes minutes of Spark; what failed is short enough to read.
 @settings(
@@ -161,13 +172,16 @@ def test_every_line_of_damaged_files_is_in_the_stream_or_bad(
     schema = None if kind == "text" else SCHEMA
     source = rl.sources.files(str(tmp / "in"), format=kind, schema=schema, **options)
 
-    stream, bad = whole(reader_of(spark, tmp, source))
+    reader = reader_of(spark, tmp, source)
+    stream, bad = whole(reader)
     names = [c for c in stream.columns if not c.startswith("__rl_")]
     found = Counter(tuple(r) for r in stream.select(*names).collect())
     one = Counter(r[0] for r in stream.select(names[-1]).collect())
     records = Counter(r.record for r in bad.collect())
 
     assert one == Counter(row[-1] for row in found.elements())
+    if kind != "csv":
+        check_splits(reader, found, Counter((r.file, r.record) for r in bad.collect()))
     assert found.total() + records.total() == lines.total()
     texts = Counter(n.decode("utf-8", "replace") for n in lines.elements())
     assert records <= texts

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from riverlock.core.errors import InvalidFlowError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -11,7 +13,17 @@ if TYPE_CHECKING:
 
     from riverlock.core.types import Schema
 
-__all__ = ["Divided", "Split"]
+__all__ = ["Divided", "PartedSplit", "Split", "without_spark"]
+
+
+def without_spark(what: str, found: str) -> InvalidFlowError:
+    """Return the error for a source that only Spark can read."""
+    return InvalidFlowError(
+        f"{what} in a flow that runs continuously",
+        expected="what Python reads without Spark (see docs/reference.md)",
+        found=found,
+        hint="it runs with execution='jobs'",
+    )
 
 
 class Split(Protocol):
@@ -25,6 +37,19 @@ class Split(Protocol):
 
         Raises:
             SourceError: It is gone, or not what it was when the range was planned.
+        """
+        ...
+
+
+@runtime_checkable
+class PartedSplit(Split, Protocol):
+    """A piece of a range of which some rows may be bad: it is parsed once for both."""
+
+    def parted(self) -> tuple[pa.Table, pa.Table]:
+        """Read it: the rows of the stream, and those of ``.bad``, each in order.
+
+        Raises:
+            SourceError: It is gone, not what it was, or has a bad row and must not.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,10 +24,28 @@ if TYPE_CHECKING:
     from riverlock.snapshot.channel_files import ChannelFile
     from riverlock.storage.base import Storage
 
-__all__ = ["ChannelReader"]
+__all__ = ["ChannelReader", "ChannelSplit"]
 
 # Files per epoch: each is a task at most, and an entry of a plan.
 _MAX_FILES = 1_024
+
+
+@dataclass(frozen=True)
+class ChannelSplit:
+    """A file that a task of the writer has staged."""
+
+    storage: Storage
+    file: ChannelFile
+    uid: str
+    columns: pa.Schema
+
+    def table(self) -> pa.Table:
+        """Read it.
+
+        Raises:
+            SourceError: The file is not what the manifest says.
+        """
+        return file_rows(self.storage, self.file, self.uid, self.columns)
 
 
 class ChannelReader:
@@ -187,12 +206,16 @@ class ChannelReader:
 
     def table(self, start: Any, end: Any) -> pa.Table:
         """Return the rows of a range, in their order."""
+        tables = [split.table() for split in self.splits(start, end, 1)]
+        return pa.concat_tables([self._arrow().empty_table(), *tables])
+
+    def splits(self, start: Any, end: Any, wanted: int) -> list[ChannelSplit]:
+        """Return the files of a range."""
         columns = self._arrow()
-        tables = [
-            file_rows(self._storage, file, self._uid, columns)
+        return [
+            ChannelSplit(self._storage, file, self._uid, columns)
             for file in self.files(start, end)
         ]
-        return pa.concat_tables([columns.empty_table(), *tables])
 
     def files(self, start: Any, end: Any) -> list[ChannelFile]:
         """Return the files of a range, in their order."""

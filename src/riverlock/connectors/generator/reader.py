@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from riverlock.connectors.generator.row_numbers import RowNumbers
+from riverlock.connectors.generator.source_numbers import (
+    ComputedSplit,
+    Numbers,
+    number_pieces,
+)
 from riverlock.core.hidden_columns import SEQ
+from riverlock.spark.columnar import compile_steps
 from riverlock.spark.repeatable import is_repeatable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from riverlock.columnar import Steps
     from riverlock.core.clock import Clock
+    from riverlock.core.types import Schema
     from riverlock.sources import Generator
 
 __all__ = ["GeneratorReader"]
@@ -34,6 +43,29 @@ class GeneratorReader(RowNumbers):
         # A line of its own ends a comment, should the text end with one.
         columns = [f"({t}\n) AS {_quoted(n)}" for n, t in source.columns.items()]
         self._columns = ", ".join([*columns, f"id AS {SEQ}"])
+
+    @property
+    def schema(self) -> Schema:
+        """The columns.
+
+        Raises:
+            InvalidFlowError: A column is an expression that only Spark evaluates.
+        """
+        return self._steps.columns
+
+    @cached_property
+    def _steps(self) -> Steps:
+        given = self._spark.range(0).select("id", F.expr("0L AS seed"))
+        if self._source.rows_per_second is not None:
+            given = given.withColumn("created", F.expr("timestamp_micros(0)"))
+        columns = self._source.columns.items()
+        made = given.select(*(F.expr(f"({t}\n)").alias(n) for n, t in columns))
+        return compile_steps(given, made, name="generator()")
+
+    def splits(self, start: Any, end: Any, wanted: int) -> list[ComputedSplit]:
+        """Return pieces of a range, with the expressions."""
+        numbers = Numbers.of(self._source, start, end)
+        return [ComputedSplit(self._steps, n) for n in number_pieces(numbers, wanted)]
 
     @property
     def is_repeatable(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,22 @@ from riverlock.connectors.generator.row_numbers import RowNumbers
 from riverlock.core.types import Field, Schema, Type
 
 if TYPE_CHECKING:
+    from riverlock.columnar import Steps
     from riverlock.sources import Generator
 
-__all__ = ["NumbersReader", "is_numbers"]
+__all__ = [
+    "ComputedSplit",
+    "Numbers",
+    "NumbersReader",
+    "NumbersSplit",
+    "is_numbers",
+    "number_pieces",
+]
 
 _KINDS = {"id": Type("long"), "seed": Type("long"), "created": Type("timestamp")}
+# Fewer rows are not worth a piece of their own.
+_LEAST_ROWS = 20_000
+_MOST = (1 << 63) - 1
 
 
 def is_numbers(source: Generator) -> bool:
@@ -25,6 +37,86 @@ def is_numbers(source: Generator) -> bool:
     # Without a pace, no row is ever due.
     known += [] if source.rows_per_second is None else ["created"]
     return all(text in known for text in source.columns.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """What expressions of a generator are over, for a range of rows."""
+
+    seed: int
+    rows_per_second: float | None
+    # When the first row of all was due.
+    origin_us: int | None
+    first: int
+    last: int  # the row behind the range
+
+    @classmethod
+    def of(cls, source: Generator, start: Any, end: Any) -> Numbers:
+        """Return those of a range between two offsets."""
+        return cls(
+            seed=source.seed,
+            rows_per_second=source.rows_per_second,
+            origin_us=start.get("origin_us"),
+            first=start["row"],
+            last=end["row"],
+        )
+
+    def table(self) -> pa.Table:
+        """Return the columns id, seed and, with a pace, created."""
+        numbers = np.arange(self.first, self.last, dtype=np.int64)
+        columns = {
+            "id": pa.array(numbers),
+            "seed": pa.array(np.full(len(numbers), self.seed, np.int64)),
+        }
+        if self.rows_per_second is not None:
+            kind = _KINDS["created"].to_arrow()
+            columns["created"] = pa.array(self._created(numbers), pa.int64()).cast(kind)
+        return pa.table(columns)
+
+    def _created(self, numbers: np.ndarray) -> Any:
+        """Return when rows were due: the numbers that Spark computes, in decimals."""
+        assert self.rows_per_second is not None
+        assert self.origin_us is not None
+        step = Decimal(str(1_000_000 / self.rows_per_second))
+        digits = -min(0, int(step.as_tuple().exponent))
+        whole, unit = int(step.scaleb(digits)), 10**digits
+        if self.last * whole > _MOST:
+            return [int(self.origin_us + row * step) for row in numbers.tolist()]
+        return self.origin_us + numbers * whole // unit
+
+
+@dataclass(frozen=True)
+class NumbersSplit:
+    """Some rows, by the text of each column."""
+
+    columns: tuple[tuple[str, str], ...]
+    numbers: Numbers
+
+    def table(self) -> pa.Table:
+        """Make them."""
+        found = self.numbers.table()
+        return pa.table({name: found[text] for name, text in self.columns})
+
+
+@dataclass(frozen=True)
+class ComputedSplit:
+    """Some rows, whose columns are expressions."""
+
+    steps: Steps
+    numbers: Numbers
+
+    def table(self) -> pa.Table:
+        """Make them."""
+        return self.steps.apply(self.numbers.table())
+
+
+def number_pieces(numbers: Numbers, wanted: int) -> list[Numbers]:
+    """Divide a range of rows."""
+    size = max(_LEAST_ROWS, -(-(numbers.last - numbers.first) // wanted))
+    return [
+        replace(numbers, first=first, last=min(first + size, numbers.last))
+        for first in range(numbers.first, numbers.last, size)
+    ]
 
 
 class NumbersReader(RowNumbers):
@@ -42,29 +134,12 @@ class NumbersReader(RowNumbers):
 
     def read(self, start: Any, end: Any) -> Any:
         """Return the rows as a table."""
-        return self.table(start, end)
+        return self._split(Numbers.of(self._source, start, end)).table()
 
-    def table(self, start: Any, end: Any) -> pa.Table:
-        """Return the rows as a table."""
-        numbers = np.arange(start["row"], end["row"], dtype=np.int64)
-        columns = {
-            "id": pa.array(numbers),
-            "seed": pa.array(np.full(len(numbers), self._source.seed, np.int64)),
-            "created": pa.array(self._created(start, numbers), pa.int64()),
-        }
-        schema = self.schema
-        arrays = [
-            columns[text].cast(kind.type)
-            for text, kind in zip(
-                self._source.columns.values(), schema.to_arrow(), strict=True
-            )
-        ]
-        return pa.table(arrays, schema=schema.to_arrow())
+    def splits(self, start: Any, end: Any, wanted: int) -> list[NumbersSplit]:
+        """Return the pieces of a range."""
+        numbers = Numbers.of(self._source, start, end)
+        return [self._split(piece) for piece in number_pieces(numbers, wanted)]
 
-    def _created(self, start: Any, numbers: np.ndarray) -> list[int | None]:
-        """Return when rows were due: the numbers that Spark computes, in decimals."""
-        pace = self._source.rows_per_second
-        if pace is None:
-            return [None] * len(numbers)
-        step = Decimal(str(1_000_000 / pace))
-        return [int(start["origin_us"] + row * step) for row in numbers.tolist()]
+    def _split(self, numbers: Numbers) -> NumbersSplit:
+        return NumbersSplit(tuple(self._source.columns.items()), numbers)

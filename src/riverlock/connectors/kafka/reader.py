@@ -14,10 +14,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from riverlock.connectors.files.reading.reader import has_counted, is_counted
 from riverlock.connectors.kafka.columns import COLUMNS
 from riverlock.connectors.kafka.ranges import RecordReader, Span
+from riverlock.connectors.kafka.splits import KafkaSplit, RecordShape
 from riverlock.connectors.kafka.topics import Topics, key_of, place_of
 from riverlock.connectors.kafka.values.decoding_step import BODY as _BODY
 from riverlock.connectors.kafka.values.decoding_step import CORRUPT as _CORRUPT
 from riverlock.connectors.kafka.values.decoding_step import decoding_of
+from riverlock.connectors.parsing.json_decoding import JsonDecoder, check_json
 from riverlock.connectors.parsing.json_text import JsonText
 from riverlock.core.errors import RiverlockError, SourceError
 from riverlock.core.hidden_columns import SEQ
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from riverlock.connectors.kafka.source import Kafka
+    from riverlock.core.types import Schema
 
 __all__ = ["KafkaReader", "spans_by_task"]
 
@@ -289,17 +292,53 @@ class KafkaReader:
         spans = _spans(start, end)
         if not spans:
             return self._spark.createDataFrame([], struct)
+        tasks = spans_by_task(spans, self._spark.sparkContext.defaultParallelism)
+        numbers = self._spark.range(0, len(tasks), 1, len(tasks))
+        found = StructType([*struct.fields, StructField(SEQ, LongType())])
+        return numbers.mapInArrow(_ReadTask(self._record_reader, tasks), found)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the stream."""
+        return self._source.schema
+
+    def splits(self, start: Any, end: Any, wanted: int) -> list[KafkaSplit]:
+        """Cut the spans of a range, in their order."""
+        spans = _spans(start, end)
+        shape = self._shape
+        return [
+            KafkaSplit(self._record_reader, piece.span, shape)
+            for piece in _cut(spans, wanted)
+        ]
+
+    @property
+    def _shape(self) -> RecordShape:
         source = self._source
-        reader = RecordReader(
+        decoder = None
+        if source.payload is not None:
+            decoding = decoding_of(source, self._uid)
+            if decoding is None:
+                check_json(source.payload, f"source {self._uid!r}")
+            decoder = (
+                JsonDecoder(source.payload) if decoding is None else decoding.decoder
+            )
+        return RecordShape(
+            columns=source.schema,
+            payload=source.payload,
+            prefix=source.prefix,
+            decoder=decoder,
+            reports=source.bad_rows == "report",
+        )
+
+    @property
+    def _record_reader(self) -> RecordReader:
+        source = self._source
+        return RecordReader(
             connection=source.connection,
             uid=self._uid,
             isolation=source.isolation,
             allow_gap=source.allow_gap,
         )
-        tasks = spans_by_task(spans, self._spark.sparkContext.defaultParallelism)
-        numbers = self._spark.range(0, len(tasks), 1, len(tasks))
-        found = StructType([*struct.fields, StructField(SEQ, LongType())])
-        return numbers.mapInArrow(_ReadTask(reader, tasks), found)
 
     def observed(self, rows: int) -> dict[str, float]:
         """Return how many records could not be parsed."""
@@ -360,9 +399,21 @@ def spans_by_task(spans: list[Span], tasks: int) -> list[list[Piece]]:
 
     Positions follow from the spans, so they do not depend on how they are cut.
     """
+    pieces = _cut(spans, tasks)
+    loads: list[list[Piece]] = [[] for _ in range(min(tasks, len(pieces)))]
+    weights = [0] * len(loads)
+    for piece in sorted(pieces, key=lambda p: p.span.start - p.span.end):
+        least = weights.index(min(weights))
+        loads[least].append(piece)
+        weights[least] += piece.span.end - piece.span.start
+    return loads
+
+
+def _cut(spans: list[Span], tasks: int) -> list[Piece]:
+    """Cut spans into pieces, in their order."""
     total = sum(s.end - s.start for s in spans)
     size = max(_LEAST_OFFSETS, -(-total // tasks))
-    pieces = [
+    return [
         Piece(
             Span(
                 topic=s.topic,
@@ -375,13 +426,6 @@ def spans_by_task(spans: list[Span], tasks: int) -> list[list[Piece]]:
         for place, s in enumerate(spans)
         for begin in range(s.start, s.end, size)
     ]
-    loads: list[list[Piece]] = [[] for _ in range(min(tasks, len(pieces)))]
-    weights = [0] * len(loads)
-    for piece in sorted(pieces, key=lambda p: p.span.start - p.span.end):
-        least = weights.index(min(weights))
-        loads[least].append(piece)
-        weights[least] += piece.span.end - piece.span.start
-    return loads
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from riverlock.core.types import schema_of
 from riverlock.state.columns.python_rows import rows_table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from riverlock.connectors.base.own_source import ReplayableSource, SourcePartition
+    from riverlock.core.types import Schema
 
-    from riverlock.connectors.base.own_source import ReplayableSource
+__all__ = ["PartitionSplit", "TableReader"]
 
-__all__ = ["TableReader"]
+
+@dataclass(frozen=True)
+class PartitionSplit:
+    """A partition of a source of a user's own."""
+
+    schema: Schema
+    partition: SourcePartition
+
+    def table(self) -> pa.Table:
+        """Have the user's code read it."""
+        return rows_table(list(self.partition.rows()), self.schema)
 
 
 class TableReader:
@@ -57,10 +70,13 @@ class TableReader:
 
     def table(self, start: Any, end: Any) -> pa.Table:
         """Return the rows as a table."""
+        found = [split.table() for split in self.splits(start, end, 1)]
+        return pa.concat_tables([self.schema.to_arrow().empty_table(), *found])
+
+    def splits(self, start: Any, end: Any, wanted: int) -> list[PartitionSplit]:
+        """Return the partitions that the user's reader divides a range into."""
         parts = [] if start == end else self._reader.partitions(start, end)
-        return rows_table(
-            list(chain.from_iterable(p.rows() for p in parts)), self.schema
-        )
+        return [PartitionSplit(self.schema, part) for part in parts]
 
     def observed(self, rows: int) -> dict[str, float]:
         """Nothing to learn."""

@@ -6,16 +6,20 @@ import inspect
 import pickle
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql import functions as F
 
+from riverlock.connectors.python_source.splits import (
+    PythonSplit,
+    ReadRowsSplit,
+    batches_of,
+)
 from riverlock.core.types import Schema, schema_of
 from riverlock.spark.structs import struct_of
-from riverlock.state.columns.python_rows import rows_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -95,8 +99,8 @@ class PythonReader:
         if start == end:
             return self._spark.createDataFrame([], self._struct)
         if self._is_simple:
-            rows = list(self._reader.readBetweenOffsets(start, end))
-            table = rows_table([tuple(r) for r in rows], self._schema)
+            (split,) = self.splits(start, end, 1)
+            table = split.table()
             return self._spark.createDataFrame(table).to(self._struct)
         parts = [pickle.dumps(p) for p in self._reader.partitions(start, end)]
         numbered = self._spark.createDataFrame(
@@ -104,6 +108,23 @@ class PythonReader:
         )
         spread = numbered.repartitionById(max(1, len(parts)), F.col("number"))
         return spread.mapInArrow(_read_with(self._reader, self._schema), self._struct)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+        return self._schema
+
+    def splits(
+        self, start: Any, end: Any, wanted: int
+    ) -> list[PythonSplit | ReadRowsSplit]:
+        """Return the partitions of a range; rows of a simple reader are read here."""
+        if start == end:
+            return []
+        if self._is_simple:
+            rows = self._reader.readBetweenOffsets(start, end)
+            return [ReadRowsSplit(tuple(tuple(r) for r in rows), self._schema)]
+        parts = self._reader.partitions(start, end)
+        return [PythonSplit(self._reader, part, self._schema) for part in parts]
 
     def observed(self, rows: int) -> dict[str, float]:
         """Tell the user's reader that what it gave is committed."""
@@ -128,20 +149,6 @@ def _read_with(reader: Any, schema: Schema) -> Any:
         for batch in batches:
             for part in batch.column("part").to_pylist():
                 given = pickle.loads(part)  # noqa: S301 - from our own driver
-                yield from _batches(reader.read(given), schema)
+                yield from batches_of(reader.read(given), schema)
 
     return read
-
-
-def _batches(found: Iterable[Any], schema: Schema) -> Iterator[pa.RecordBatch]:
-    rows: list[Any] = []
-    for item in found:
-        if isinstance(item, pa.RecordBatch):
-            yield item
-        else:
-            rows.append(tuple(item))
-            if len(rows) == 50_000:
-                yield from rows_table(rows, schema).to_batches()
-                rows = []
-    if rows:
-        yield from rows_table(rows, schema).to_batches()

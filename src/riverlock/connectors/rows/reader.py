@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from riverlock.core.errors import SourceError
@@ -13,7 +14,37 @@ if TYPE_CHECKING:
     from riverlock.connectors.rows.source import Rows
     from riverlock.core.types import Schema
 
-__all__ = ["RowsReader"]
+__all__ = ["RowsReader", "RowsSplit"]
+
+
+# Fewer rows are not worth a piece of their own.
+_LEAST_ROWS = 1_000
+
+
+@dataclass(frozen=True)
+class RowsSplit:
+    """Some rows of the list; ``first`` is the number of rows before them."""
+
+    schema: Schema
+    source: str
+    first: int
+    rows: tuple[Any, ...]
+
+    def table(self) -> pa.Table:
+        """Return them as a table.
+
+        Raises:
+            SourceError: One does not fit the columns.
+        """
+        try:
+            return rows_table(self.rows, self.schema)
+        except RowError as error:
+            last = self.first + len(self.rows) - 1
+            raise SourceError(
+                self.source,
+                what=f"of its rows {self.first} to {last}, one does not fit: {error}",
+                hint="correct the list; nothing of this epoch was committed",
+            ) from error
 
 
 class RowsReader:
@@ -62,14 +93,18 @@ class RowsReader:
         Raises:
             SourceError: One does not fit the columns.
         """
-        try:
-            return rows_table(self._source.rows[start:end], self.schema)
-        except RowError as error:
-            raise SourceError(
-                self._source.kind,
-                what=f"of its rows {start} to {end - 1}, one does not fit: {error}",
-                hint="correct the list; nothing of this epoch was committed",
-            ) from error
+        rows = tuple(self._source.rows[start:end])
+        return RowsSplit(self.schema, self._source.kind, start, rows).table()
+
+    def splits(self, start: int, end: int, wanted: int) -> list[RowsSplit]:
+        """Return the rows themselves, in a few pieces."""
+        size = max(_LEAST_ROWS, -(-(end - start) // wanted))
+        source = self._source
+        return [
+            RowsSplit(self.schema, source.kind, n, tuple(source.rows[n:last]))
+            for n in range(start, end, size)
+            for last in (min(n + size, end),)
+        ]
 
     def observed(self, rows: int) -> dict[str, float]:
         """Nothing to learn."""

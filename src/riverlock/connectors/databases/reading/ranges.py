@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from riverlock.connectors.databases.reading.selection import Selection
     from riverlock.core.types import Type
 
-__all__ = ["Piece", "PieceReader", "between", "changed"]
+__all__ = ["Piece", "PieceReader", "SqlSplit", "between", "changed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +103,28 @@ class PieceReader:
                 hint="nothing of this epoch was committed; schema= says which types"
                 " to read",
             ) from None
+
+
+@dataclass(frozen=True)
+class SqlSplit:
+    """A piece, and what reads it."""
+
+    reader: PieceReader
+    piece: Piece
+
+    def table(self) -> pa.Table:
+        """Read its rows, in order.
+
+        Raises:
+            SourceError: A value is not of its column's type.
+            SourceUnavailableError: The database does not answer.
+            InputChangedError: It has other rows than when they were planned.
+        """
+        batches = list(self.reader.read(self.piece))
+        arrow = self.reader.selection.schema.to_arrow()
+        if not batches:
+            return arrow.empty_table()
+        return pa.Table.from_batches(batches).select(arrow.names)
 
 
 def _boolean(value: Any) -> bool:

@@ -14,6 +14,7 @@ from riverlock.connectors.databases.reading.questions import VALUE, Database
 from riverlock.connectors.databases.reading.ranges import (
     Piece,
     PieceReader,
+    SqlSplit,
     between,
     changed,
 )
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from riverlock.connectors.databases.source import Sql
     from riverlock.core.clock import Clock
+    from riverlock.core.types import Schema
 
 __all__ = ["SqlReader"]
 
@@ -250,6 +252,22 @@ class SqlReader:
             return self._spark.createDataFrame([], found)
         numbers = self._spark.range(0, len(pieces), 1, len(pieces))
         return numbers.mapInArrow(_ReadTask(self.piece_reader, pieces), found)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns, as the table has them."""
+        return self._selection.schema
+
+    def splits(self, start: Any, end: Any, wanted: int) -> list[SqlSplit]:
+        """Cut a range into pieces of about equal size.
+
+        Raises:
+            InputChangedError: There are not as many rows as when it was planned.
+        """
+        if start == end:
+            return []
+        pieces = self.pieces(start, end, wanted)
+        return [SqlSplit(self.piece_reader, piece) for piece in pieces]
 
     @property
     def piece_reader(self) -> PieceReader:

@@ -32,14 +32,17 @@ from riverlock.connectors.files.reading.positions import (
     with_position,
 )
 from riverlock.connectors.files.reading.rows import CORRUPT, FileRows
+from riverlock.connectors.files.reading.splits import FileSplit, check_files
 from riverlock.core.errors import SourceError
 from riverlock.core.paths import last_directory
+from riverlock.core.types import schema_of
 from riverlock.snapshot.format.sealed import checksum
 from riverlock.spark.remote import bad_row_error
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 
+    from riverlock.core.types import Schema
     from riverlock.snapshot.format.store_layout import RegionPaths
     from riverlock.sources import Files
     from riverlock.storage.base import Storage
@@ -262,12 +265,7 @@ class FilesReader:
 
     def _raw(self, start: Any, end: Any) -> DataFrame:
         entries = self._between(start, end)
-        for entry in entries:
-            self._check(entry)
-            if self._source.format == "parquet":
-                self._check_end(entry)
-        is_parquet = self._source.format == "parquet" and entries
-        self._stored_rows = sum(_rows_of(e) for e in entries) if is_parquet else None
+        self._check_entries(entries)
         if not entries:
             return self._spark.createDataFrame([], self._rows.empty_schema)
         places = {e[0]: n for n, e in enumerate(entries)}
@@ -279,6 +277,16 @@ class FilesReader:
 
         paths = [_as_pattern(e[0]) for e in entries]
         return self._rows.read(self._reader(entries), paths, positioned)
+
+    def _check_entries(self, entries: list[Entry]) -> None:
+        """Check that files are what they were; count the rows of those that say it."""
+        is_parquet = self._source.format == "parquet"
+        for entry in entries:
+            self._check(entry)
+            if is_parquet:
+                self._check_end(entry)
+        counts = is_parquet and entries
+        self._stored_rows = sum(_rows_of(e) for e in entries) if counts else None
 
     def _reader(self, entries: list[Entry]) -> DataFrameReader:
         reader = self._spark.read.options(**_EXACTLY)
@@ -329,6 +337,39 @@ class FilesReader:
             hint="nothing of this epoch was read or written; put the whole file in its"
             " place, or remove it, and start again",
         )
+
+    @property
+    def schema(self) -> Schema:
+        """The columns.
+
+        Raises:
+            InvalidFlowError: Only Spark reads such files.
+        """
+        check_files(self._source, self._uid)
+        assert self._source.schema is not None
+        return self._source.schema
+
+    def splits(self, start: Any, end: Any, wanted: int) -> list[FileSplit]:
+        """Return the files of a range.
+
+        Raises:
+            SourceError: A file is gone, or not what it was.
+        """
+        entries = self._between(start, end)
+        columns = self.schema
+        self._check_entries(entries)
+        self._counting = None
+        return [
+            FileSplit(
+                path=entry[0],
+                format=self._source.format,
+                columns=columns,
+                bad_columns=schema_of(self._source.bad_columns),
+                fails=self._source.bad_rows == "fail",
+                uid=self._uid,
+            )
+            for entry in entries
+        ]
 
     def observed(self, rows: int) -> dict[str, float]:
         """Learn how large rows are; report what could not be read."""
