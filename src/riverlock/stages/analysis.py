@@ -52,6 +52,14 @@ class Analysis(Protocol):
     engine cannot run.
     """
 
+    @property
+    def evaluates_once(self) -> bool:
+        """Whether all stages of an epoch see rows of a step that is evaluated once.
+
+        No step then needs a stage of its own only so that others see the same rows.
+        """
+        ...
+
     def columns(self, node: Node) -> Schema:
         """Return the columns that users see."""
         ...

@@ -310,13 +310,15 @@ class _Compiler:
         """Return a stage whose rows are all that others see of a node."""
         self._made.add(node)
         stage = self._write(node, f"shared-rows-{number}")
+        if self._analysis.evaluates_once:
+            return stage
         return replace(stage, stored=self._sharing.share(node))
 
     def _write(self, node: Node, name: str) -> WriteStage:
         """Return the stage of all sinks that read a node."""
         analysis, sharing = self._analysis, self._sharing
         schema = analysis.columns(node)
-        is_staged = sharing.has_stage(node) and sharing.is_read_later(node)
+        is_staged = sharing.is_stored(node)
         main = Targets(sinks=self._sinks(node, schema), is_staged=is_staged)
         targets, given, function = {MAIN: main}, node, None
         dead = sharing.dead_letters(node)

@@ -57,7 +57,8 @@ class Sharing:
             analysis: Tells whether a step gives the same rows again.
         """
         self._readers, self._analysis = readers, analysis
-        self._whole = _whole_reads(flow, readers)
+        once = analysis.evaluates_once
+        self._whole = {} if once else _whole_reads(flow, readers)
         # Inputs first: what is read whole is what its readers stand on.
         self.nodes = nodes = (*self._whole.values(), *flow.nodes)
         self._dead = {
@@ -75,18 +76,21 @@ class Sharing:
         """Return the dead letters that come with the rows of a node."""
         return self._dead.get(node) if isinstance(node, RowWise) else None
 
-    def is_read_later(self, node: Node) -> bool:
-        """Tell whether anything but sinks reads a node."""
-        return self._later[node] > 0
-
     def has_stage(self, node: Node) -> bool:
         """Tell whether a stage of its own evaluates a node, for all its readers."""
         if isinstance(node, Keyed | Output):
             return False
         if self.dead_letters(node) is not None:
             return True
+        if self._analysis.evaluates_once:
+            return False
         readings = self._later[node] + (node in self._is_written)
         return readings > 1 and not self._is_sure(node)
+
+    def is_stored(self, node: Node) -> bool:
+        """Tell whether the stage of a node stores its rows for later ones."""
+        once = self._analysis.evaluates_once
+        return self.has_stage(node) and self._later[node] > 0 and not once
 
     def share(self, node: Node) -> Any:
         """Take it that all read a node from one stage; return what they find."""

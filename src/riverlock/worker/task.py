@@ -182,19 +182,30 @@ class StageTask:
 
     def vote(self, batches: Iterable[pa.RecordBatch], partition: int) -> Vote:
         """Do the same and return the vote; errors are raised as they are."""
-        attempt = self.place.attempt(partition)
         read, found = 0, dict[str, list[pa.Table]]()
         for batch in batches:
             read += batch.num_rows
             for name, table in self._tables(batch).items():
-                if table.num_rows:
-                    found.setdefault(name, []).append(table)
+                found.setdefault(name, []).append(table)
+        made = {name: pa.concat_tables(tables) for name, tables in found.items()}
+        return self.staged(made, read, partition)
+
+    def staged(self, found: dict[str, pa.Table], read: int, partition: int) -> Vote:
+        """Stage rows that are made already, by output; return the vote.
+
+        Args:
+            found: The rows.
+            read: How many they were made of.
+            partition: Which task this is.
+        """
+        attempt = self.place.attempt(partition)
+        found = {name: table for name, table in found.items() if table.num_rows}
         staging = Staging(self.place.point(self.epoch, attempt))
-        for name, tables in found.items():
+        for name, table in found.items():
             if name in self.targets:
-                staging.output(name, pa.concat_tables(tables), self.targets[name])
-        dead = sum(table.num_rows for table in found.get(DEAD, ()))
-        main = pa.concat_tables(found[MAIN]) if self.times and MAIN in found else None
+                staging.output(name, table, self.targets[name])
+        dead = found[DEAD].num_rows if DEAD in found else 0
+        main = found.get(MAIN) if self.times else None
         return Vote(
             partition=partition,
             attempt=attempt,

@@ -140,7 +140,7 @@ CASES: dict[str, list[str]] = {
         *(f"cast({c} as {k})" for c in ("ns",) for k in ("int", "double", "boolean")),
         *(f"try_cast(ds as {k})" for k in ("date", "timestamp", "timestamp_ntz")),
         *("cast(ds as date)", "cast(ds as timestamp)", "to_date(ds)"),
-        *("to_timestamp(ds)"),
+        "to_timestamp(ds)",
         *(f"cast({c} as string)" for c in (*_WHOLE, "p", "da", "ts", "tn")),
         *("cast(ts as date)", "cast(tn as date)", "cast(da as timestamp)"),
         *("cast(da as timestamp_ntz)", "cast(ts as timestamp_ntz)"),

@@ -37,6 +37,9 @@ def _whole(function: Any) -> Kernel:
         with np.errstate(all="ignore"):
             found = function(np.where(np.isnan(given), 0.0, given.astype(np.float64)))
         made, wrong = to_whole(found, 64)
+        assert wrong is not None
+        # A cast would take this one.
+        wrong = wrong | (found == 2.0**63)
         return overflowing(arguments, made, call.type, wrong, call.name)
 
     return Kernel(kernel, fails=_is_real)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from riverlock.columnar.arrays import valid, values
 from riverlock.columnar.kernels.kernel import Kernel
 from riverlock.columnar.texts.moments import day_of, instant_of, local_of
-from riverlock.columnar.texts.numbers import double_of, single_of, truth_of, whole_of
+from riverlock.columnar.texts.numbers import double_of, float_of, truth_of, whole_of
 from riverlock.columnar.wrong import Fault
 from riverlock.core.types import INTEGERS
 
@@ -51,7 +51,7 @@ def _parsed(
 def _to_number(call: Call, arguments: Sequence[pa.Array]) -> pa.Array | Fault:
     kind = call.type.kind
     if kind == "float":
-        return _parsed(call, arguments[0], _single)
+        return _parsed(call, arguments[0], float_of)
     if kind == "double":
         return _parsed(call, arguments[0], double_of)
     bits = INTEGERS[kind]
@@ -62,13 +62,6 @@ def _to_number(call: Call, arguments: Sequence[pa.Array]) -> pa.Array | Fault:
         return found if found is not None and least <= found <= most else None
 
     return _parsed(call, arguments[0], number)
-
-
-def _single(text: str) -> float | None:
-    found = double_of(text)
-    plain = text.strip().rstrip("dDfF")
-    is_decimal = found is not None and found - found == 0 and "x" not in plain.lower()
-    return single_of(plain) if is_decimal else found
 
 
 def _to_truth(call: Call, arguments: Sequence[pa.Array]) -> pa.Array | Fault:

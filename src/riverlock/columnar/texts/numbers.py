@@ -11,7 +11,7 @@ import numpy as np
 
 from riverlock.columnar.texts.moments import trimmed
 
-__all__ = ["double_of", "double_text", "single_of", "truth_of", "whole_of"]
+__all__ = ["double_of", "double_text", "float_of", "single_of", "truth_of", "whole_of"]
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 _REAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?")
@@ -56,6 +56,14 @@ def double_of(text: str) -> float | None:
     if given in ("NaN", "+NaN", "-NaN"):
         return math.nan
     return _SPECIAL.get(text.strip(_JAVA_BLANK).lower())
+
+
+def float_of(text: str) -> float | None:
+    """Return a number of 32 bits; None: it is none."""
+    given = text.strip(_JAVA_BLANK)
+    if _REAL.fullmatch(given):
+        return single_of(given.rstrip("dDfF"))
+    return double_of(text)
 
 
 def single_of(text: str) -> float:

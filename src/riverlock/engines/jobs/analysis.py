@@ -37,6 +37,8 @@ __all__ = ["SparkAnalysis"]
 class SparkAnalysis:
     """Frames over empty ranges; see ``stages.analysis``."""
 
+    evaluates_once = False
+
     def __init__(
         self, spark: SparkSession, flow: Program, readers: Mapping[str, Reader]
     ) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from riverlock.core.errors import InvalidFlowError
 from riverlock.engines.tables.aggregates import plan_aggregates
 from riverlock.engines.tables.initial_state import initial_rows
-from riverlock.engines.tables.nodes import Stored, Tables, ranges_of, stored_output
+from riverlock.engines.tables.nodes import Stored, Tables
+from riverlock.engines.tables.reading import ranges_of
 from riverlock.engines.tables.refusals import needs_spark
 from riverlock.program.graph import (
     EventTime,
@@ -38,16 +39,17 @@ __all__ = ["LocalAnalysis"]
 class LocalAnalysis:
     """Tables over empty ranges; see ``stages.analysis``."""
 
+    evaluates_once = False
+
     def __init__(self, flow: Program, readers: Mapping[str, Reader]) -> None:
         """Ask every source for its beginning."""
         nothing = {u: r.initial() for u, r in readers.items()}
         ranges = {u: InputRange(start=o, end=o) for u, o in nothing.items()}
-        self._staged: dict[tuple[str, str], Stored] = {}
         late = {k.uid: LateRows(0, None) for k in flow.keyed}
         self._tables = Tables(
             {n.uid: n for n in flow.find(EventTime)},
-            ranges_of(readers, ranges),
-            self._staged,
+            ranges_of(flow, readers, ranges),
+            {},
             late,
             says_source=any(map(declared_behind_keyed, flow.keyed)),
         )
@@ -97,7 +99,7 @@ class LocalAnalysis:
 
     def add_output(self, uid: str, name: str, schema: Schema) -> None:
         """Take the columns of an operator's output."""
-        self._staged[(uid, name)] = stored_output(schema)
+        self._tables.take_output(uid, name, Stored.output(schema))
 
     def share(self, node: Node) -> Stored:
         """Take rows of a node as stored from now on; return their columns."""

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 
 from riverlock.connectors.base.source_reader import check_read
 from riverlock.core.errors import EpochAbortedError
-from riverlock.engines.tables.exchange import exchanged, owned
-from riverlock.engines.tables.nodes import (
-    Tables,
-    ranges_of,
-    share_of,
-    stored_output,
-)
+from riverlock.engines.tables.exchange import KeyedInput, exchanged, owned
+from riverlock.engines.tables.initial_state import initial_rows
+from riverlock.engines.tables.nodes import Stored, Tables
+from riverlock.engines.tables.reading import ranges_of, share_of
 from riverlock.program.graph import declared_behind_keyed
 from riverlock.stages.compiled import KeyedStage
 from riverlock.stages.stage_tasks import needs_initial
@@ -90,8 +87,8 @@ class LocalDeployment:
         if isinstance(stage, KeyedStage):
             found = self._placed(stage, tasks, order, parent)
         else:
-            given = self._tables(order, parent).rows(stage.given).table
-            found = {0: given} if given.num_rows else {}
+            table = self._tables(order, parent).rows(stage.given).table
+            found = {0: table} if table.num_rows else {}
         check_read(self.readers, order.planned.inputs)
         return {part: table.to_batches() for part, table in found.items()}
 
@@ -103,18 +100,20 @@ class LocalDeployment:
         parent: Manifest | None,
     ) -> dict[int, pa.Table]:
         """Return the rows of a stage by the task that owns their keys."""
-        initial, inputs = needs_initial(stage, parent), order.planned.inputs
-        shares = tasks.shares(stage, inputs, self.readers, takes_initial=initial)
+        is_new, inputs = needs_initial(stage, parent), order.planned.inputs
+        given = KeyedInput.of(stage, tasks.compiled.flow.key_groups)
+        shares = tasks.shares(stage, inputs, self.readers, takes_initial=is_new)
         if shares is None:
+            initial = initial_rows(stage.node) if is_new else None
             tables = self._tables(order, parent)
-            return exchanged(stage, tables, tasks, takes_initial=initial)
+            return exchanged(given, tables, tasks.parallelism, initial)
         uid = stage.channel or ""
         read = {
             part: {uid: share_of(self.readers, uid, shares, part)}
             for part in range(tasks.parallelism)
         }
         mine = {part: self._tables(order, parent, own) for part, own in read.items()}
-        return owned(stage, mine, tasks)
+        return owned(given, mine)
 
     def _tables(
         self,
@@ -126,20 +125,21 @@ class LocalDeployment:
         tasks, earlier = self.tasks, order.earlier
         outputs = tasks.compiled.staged
         staged = {
-            place: stored_output(outputs[place], paths)
+            place: Stored.output(outputs[place], paths)
             for place, paths in tasks.staged(earlier).items()
         }
         compiled = tasks.compiled
         tables = Tables(
             compiled.event_times,
-            ranges_of(self.readers, order.planned.inputs) | dict(own or {}),
+            ranges_of(compiled.flow, self.readers, order.planned.inputs)
+            | dict(own or {}),
             staged,
             tasks.late(order, parent),
             tasks.storage,
             says_source=any(map(declared_behind_keyed, compiled.flow.keyed)),
         )
         for node, stage, paths in tasks.shared(earlier):
-            tables.share(node, stage.stored._replace(paths=paths))
+            tables.share(node, dataclasses.replace(stage.stored, paths=paths))
         return tables
 
     def cancel(self) -> None:

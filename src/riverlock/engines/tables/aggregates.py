@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from riverlock.core.hidden_columns import ROWS, TIME, WINDOW
 from riverlock.core.types import Field, Schema, Type
+from riverlock.engines.tables.combining import combined
 from riverlock.engines.tables.nodes import ArrowRows
 from riverlock.engines.tables.refusals import needs_spark
 from riverlock.operators.aggregates.aggregator import Aggregator, named_aggregator
@@ -21,10 +22,13 @@ from riverlock.operators.aggregates.partial import Merge, PartialAggregate
 from riverlock.program.windows import TimeWindows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from riverlock.columnar import Steps
     from riverlock.operators.aggregates.aggregator import NamedAggregator
     from riverlock.program.graph import Keyed
 
-__all__ = ["Combine", "plan_aggregates"]
+__all__ = ["Combine", "Partials", "plan_aggregates"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Combine:
         ]
         return Schema((*self.keys.fields, *parts))
 
-    def apply(self, rows: ArrowRows) -> ArrowRows:
+    def apply(self, rows: ArrowRows, now_us: int) -> ArrowRows:
         """Return the partial rows."""
         columns = {name: rows.table[name] for name in self.keys.names}
         places = pa.array(np.arange(len(rows) + 1, dtype=np.int32))
@@ -54,12 +58,42 @@ class Combine:
             columns[name] = pa.ListArray.from_arrays(places, records)
         columns |= {name: rows.table[name] for name in rows.hidden}
         made = ArrowRows(self.columns, pa.table(columns))
-        if self.window is None:
-            return made
-        times = made.table[TIME]
-        ends = self.window.pane_of(times.fill_null(0).to_numpy())
-        panes = pa.array(ends, pa.int64(), mask=times.is_null().to_numpy())
-        return made.with_column(WINDOW, panes).constant(ROWS, 1, pa.int64())
+        return _with_panes(made, self.window)
+
+
+@dataclass(frozen=True)
+class Partials:
+    """Makes partial rows of records by expressions.
+
+    Attributes:
+        columns: Those of partial rows that are not hidden.
+        steps: From records to partial rows, one each.
+        window: The windows whose panes they belong to.
+        keys: The names of the keys.
+        ways: How rows of one key and pane are combined; None: they are not.
+    """
+
+    columns: Schema
+    steps: Steps
+    window: TimeWindows | None
+    keys: tuple[str, ...]
+    ways: Mapping[str, str] | None
+
+    def apply(self, rows: ArrowRows, now_us: int) -> ArrowRows:
+        """Return the partial rows."""
+        made = self.steps.apply(rows.table, now_us=now_us)
+        found = _with_panes(ArrowRows(self.columns, made), self.window)
+        return found if self.ways is None else combined(found, self.keys, self.ways)
+
+
+def _with_panes(rows: ArrowRows, window: TimeWindows | None) -> ArrowRows:
+    """Return partial rows with their panes, each of one record."""
+    if window is None:
+        return rows
+    times = rows.table[TIME]
+    ends = window.pane_of(times.fill_null(0).to_numpy())
+    panes = pa.array(ends, pa.int64(), mask=times.is_null().to_numpy())
+    return rows.with_column(WINDOW, panes).constant(ROWS, 1, pa.int64())
 
 
 def plan_aggregates(

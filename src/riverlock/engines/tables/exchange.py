@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from riverlock.core.hidden_columns import ALL, BRANCH, GROUP, INPUT, SEQ
-from riverlock.engines.tables.initial_state import initial_rows
 from riverlock.operators.task_input import (
     BROADCAST_ROW,
     BROADCASTS,
@@ -25,37 +25,115 @@ if TYPE_CHECKING:
 
     from riverlock.core.types import Schema
     from riverlock.engines.tables.nodes import ArrowRows, Tables
+    from riverlock.program.graph import Keyed
     from riverlock.stages.compiled import KeyedStage
-    from riverlock.stages.stage_tasks import StageTasks
 
-__all__ = ["exchanged", "owned"]
+__all__ = ["KeyedInput", "exchanged", "owned"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedInput:
+    """How rows become those that the tasks of a keyed stage are given.
+
+    Attributes:
+        node: The operator; only what its rows come from is looked at.
+        combine: What is done with them before they are exchanged, if anything.
+        is_of_all: Whether all rows have one key.
+        has_kinds: Whether rows say that they are events, and not broadcast or initial.
+        key_groups: Of the flow.
+    """
+
+    node: Keyed
+    combine: Any
+    is_of_all: bool
+    has_kinds: bool
+    key_groups: int
+
+    @classmethod
+    def of(cls, stage: KeyedStage, key_groups: int) -> KeyedInput:
+        """Return those of a stage."""
+        program = stage.program
+        return cls(
+            node=stage.node,
+            combine=stage.combine,
+            is_of_all=program.keys == ALL_RECORDS,
+            has_kinds=program.broadcast is not None or program.initial is not None,
+            key_groups=key_groups,
+        )
+
+    def events(self, tables: Tables) -> pa.Table | None:
+        """Return the rows with their key groups, combined; None: there are none."""
+        rows = tables.gapped(self.node)
+        if not len(rows):
+            return None
+        if self.combine is not None:
+            rows = self.combine.apply(rows, tables.now_us)
+        table = rows.table
+        if self.is_of_all:
+            table = table.append_column(ALL, pa.nulls(table.num_rows, pa.bool_()))
+            columns = ALL_RECORDS
+        else:
+            columns = rows.columns.select(self.node.keys)
+        table = self._with_group(table, columns)
+        return (
+            table.append_column(INPUT, _same(EVENTS, table))
+            if self.has_kinds
+            else table
+        )
+
+    def broadcast(self, tables: Tables) -> pa.Table | None:
+        """Return the rows that go to every task; None: there are none."""
+        if self.node.broadcast is None:
+            return None
+        rows = tables.rows(self.node.broadcast)
+        table = rows.table
+        packed: dict[str, Any] = {BROADCAST_ROW: rows.structs}
+        packed |= {c: table[c] for c in (SEQ, BRANCH) if c in table.column_names}
+        packed[INPUT] = _same(BROADCASTS, table)
+        return pa.table(packed) if table.num_rows else None
+
+    def initial(self, rows: ArrowRows) -> pa.Table | None:
+        """Return rows of initial state with their key groups; None: there are none."""
+        keys = self.node.keys
+        packed: dict[str, Any] = {key: rows.table[key] for key in keys}
+        packed[INITIAL_ROW] = rows.structs
+        packed[SEQ] = pa.array(np.arange(len(rows), dtype=np.int64))
+        packed[INPUT] = _same(INITIALS, rows.table)
+        table = self._with_group(pa.table(packed), rows.columns.select(keys))
+        return table if table.num_rows else None
+
+    def _with_group(self, table: pa.Table, keys: Schema) -> pa.Table:
+        """Add the key group of each row, as Spark computes it."""
+        if not keys.fields:
+            return table.append_column(GROUP, _same(0, table))
+        groups = key_groups_of(table, keys, self.key_groups)
+        return table.append_column(GROUP, pa.array(groups))
 
 
 def exchanged(
-    stage: KeyedStage, tables: Tables, tasks: StageTasks, *, takes_initial: bool
+    given: KeyedInput, tables: Tables, tasks: int, initial: ArrowRows | None = None
 ) -> dict[int, pa.Table]:
-    """Return the rows of the stage by the task that owns their keys."""
-    placed = []
-    events = tables.rows(stage.node.input)
-    if len(events):
-        placed.append(_events(stage, events, tasks))
-    if takes_initial:
-        initial = _initial(stage, tasks)
-        if initial.num_rows:
-            placed.append(initial)
-    everywhere = []
-    if stage.node.broadcast is not None:
-        others = tables.rows(stage.node.broadcast)
-        if len(others):
-            everywhere.append(_broadcast(others))
-    # As on Spark, every task gets all columns, whatever rows it gets.
-    empty = [table.schema.empty_table() for table in (*placed, *everywhere)]
-    groups, number = tasks.compiled.flow.key_groups, tasks.parallelism
-    found: dict[int, list[pa.Table]] = {p: list(everywhere) for p in range(number)}
+    """Return rows of a stage by the task that owns their keys.
+
+    A task that is not named gets none of these rows. As on Spark, all tables have all
+    columns that rows of this epoch have here, whatever rows they have.
+
+    Args:
+        given: The stage.
+        tables: The tables of the epoch, or of a task's share of it.
+        tasks: How many the stage has.
+        initial: Initial state that the operator has yet to take.
+    """
+    events = given.events(tables)
+    first = None if initial is None else given.initial(initial)
+    everywhere = given.broadcast(tables)
+    placed = [table for table in (events, first) if table is not None]
+    others = [] if everywhere is None else [everywhere]
+    empty = [table.schema.empty_table() for table in (*placed, *others)]
+    found: dict[int, list[pa.Table]] = {p: list(others) for p in range(tasks)}
     for table in placed:
-        owners = owner_of(table[GROUP].to_numpy().astype(np.int64), number, groups)
-        for part in np.unique(owners).tolist():
-            found[part].append(table.filter(pa.array(owners == part)))
+        for part, rows in _parts(table, tasks, given.key_groups):
+            found[part].append(rows)
     return {
         part: pa.concat_tables([*empty, *mine], promote_options="default")
         for part, mine in found.items()
@@ -63,67 +141,31 @@ def exchanged(
     }
 
 
-def owned(
-    stage: KeyedStage, tables: Mapping[int, Tables], tasks: StageTasks
-) -> dict[int, pa.Table]:
-    """Return the rows of the stage where each task has read those of its own keys.
+def owned(given: KeyedInput, tables: Mapping[int, Tables]) -> dict[int, pa.Table]:
+    """Return rows of a stage where each task has read those of its own keys.
 
     Args:
-        stage: The stage.
+        given: The stage.
         tables: What each task has read.
-        tasks: The tasks.
     """
-    found = {
-        part: _events(stage, mine.rows(stage.node.input), tasks)
-        for part, mine in tables.items()
-    }
-    return {part: table for part, table in found.items() if table.num_rows}
+    found = {part: given.events(mine) for part, mine in tables.items()}
+    return {part: table for part, table in found.items() if table is not None}
 
 
-def _events(stage: KeyedStage, rows: ArrowRows, tasks: StageTasks) -> pa.Table:
-    if stage.combine is not None:
-        rows = stage.combine.apply(rows)
-    program, keys = stage.program, stage.node.keys
-    table = rows.table
-    if program.keys == ALL_RECORDS:
-        table = table.append_column(ALL, pa.nulls(table.num_rows, pa.bool_()))
-        columns = ALL_RECORDS
-    else:
-        columns = rows.columns.select(keys)
-    table = _with_group(table, columns, tasks)
-    if program.broadcast is not None or program.initial is not None:
-        table = table.append_column(INPUT, _same(EVENTS, table))
-    return table
-
-
-def _with_group(table: pa.Table, keys: Schema, tasks: StageTasks) -> pa.Table:
-    """Add the key group of each row, as Spark computes it."""
-    groups = tasks.compiled.flow.key_groups
-    if not keys.fields:
-        return table.append_column(GROUP, _same(0, table))
-    return table.append_column(GROUP, pa.array(key_groups_of(table, keys, groups)))
+def _parts(table: pa.Table, tasks: int, groups: int) -> list[tuple[int, pa.Table]]:
+    """Return the rows of each task, in their order."""
+    if tasks == 1:
+        return [(0, table)]
+    owners = owner_of(table[GROUP].to_numpy().astype(np.int64), tasks, groups)
+    order = np.argsort(owners, kind="stable")
+    parts, firsts = np.unique(owners[order], return_index=True)
+    sorted_rows = table.take(pa.array(order))
+    ends = [*firsts[1:].tolist(), len(order)]
+    return [
+        (part, sorted_rows.slice(first, end - first))
+        for part, first, end in zip(parts.tolist(), firsts.tolist(), ends, strict=True)
+    ]
 
 
 def _same(number: int, table: pa.Table) -> pa.Array:
     return pa.repeat(pa.scalar(number, pa.int32()), table.num_rows)
-
-
-def _broadcast(rows: ArrowRows) -> pa.Table:
-    table = rows.table
-    packed: dict[str, Any] = {BROADCAST_ROW: _structs(rows)}
-    packed |= {c: table[c] for c in (SEQ, BRANCH) if c in table.column_names}
-    packed[INPUT] = _same(BROADCASTS, table)
-    return pa.table(packed)
-
-
-def _initial(stage: KeyedStage, tasks: StageTasks) -> pa.Table:
-    rows, keys = initial_rows(stage.node), stage.node.keys
-    packed: dict[str, Any] = {key: rows.table[key] for key in keys}
-    packed[INITIAL_ROW] = _structs(rows)
-    packed[SEQ] = pa.array(np.arange(len(rows), dtype=np.int64))
-    packed[INPUT] = _same(INITIALS, rows.table)
-    return _with_group(pa.table(packed), rows.columns.select(keys), tasks)
-
-
-def _structs(rows: ArrowRows) -> pa.ChunkedArray:
-    return rows.visible.to_struct_array()

@@ -8,18 +8,19 @@ columns are checked before anything runs.
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from riverlock.connectors.base.splits import PartedSplit
 from riverlock.core.errors import DefinitionError, InvalidFlowError
 from riverlock.core.hidden_columns import (
     BRANCH,
+    GAP,
     HIDDEN,
     MARK,
     PART,
@@ -32,7 +33,7 @@ from riverlock.core.times import END_US, START_US
 from riverlock.core.types import Schema, schema_of
 from riverlock.engines.tables.refusals import needs_spark
 from riverlock.operators.input_sides import LEFT, RIGHT
-from riverlock.operators.shipped import MAIN
+from riverlock.operators.shipped import DEAD, DEAD_SCHEMA, MAIN
 from riverlock.operators.windows.lateness import late_rows_of
 from riverlock.program.graph import (
     Connect,
@@ -55,26 +56,23 @@ from riverlock.program.two_inputs import (
 from riverlock.worker.row_functions import row_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from riverlock.connectors.base.source_reader import Reader
-    from riverlock.connectors.channel.rows import Shares
-    from riverlock.snapshot.format.records import InputRange
+    from riverlock.columnar import Steps
+    from riverlock.connectors.base.splits import Split
     from riverlock.stages.stage_tasks import LateRows
     from riverlock.storage.base import Storage
 
 __all__ = [
     "ArrowRows",
+    "Computed",
     "Given",
+    "Piece",
     "Stored",
     "Tables",
-    "ranges_of",
-    "share_of",
-    "stored_output",
+    "needs_expressions",
 ]
 
-# As on Spark: positions of several sources must not meet.
-SOURCE_SHIFT = 56
 _TIMES = ("timestamp", "timestamp_ntz")
 # Types whose text is the same here and on Spark.
 _PLAIN = ("string", "byte", "short", "int", "long", "boolean", "date")
@@ -97,6 +95,11 @@ class ArrowRows:
         """The columns that users see."""
         return self.table.select(list(self.columns.names))
 
+    @property
+    def structs(self) -> pa.ChunkedArray:
+        """The same as one column."""
+        return self.visible.to_struct_array()
+
     def with_column(self, name: str, values: Any) -> ArrowRows:
         """Return the same rows with a hidden column set."""
         table = self.table
@@ -114,67 +117,89 @@ class ArrowRows:
         return int(self.table.num_rows)
 
 
-@dataclass(frozen=True)
-class Given:
-    """What is read of a source here: its columns, and the rows, piece by piece."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a range, and the position of its first row."""
 
-    columns: Schema
-    # The position of the first row of each piece, and what reads the piece: rows say
-    # where in it they are, or follow each other.
-    pieces: tuple[tuple[int, Callable[[], pa.Table]], ...] = ()
+    first: int
+    split: Split
+
+
+class Given:
+    """What is read of a source here; each piece is read once."""
+
+    def __init__(
+        self, columns: Schema, bad: Schema | None = None, pieces: Sequence[Piece] = ()
+    ) -> None:
+        """Take the columns of its rows, those of bad ones, and what is to be read."""
+        self.columns, self._bad, self._pieces = columns, bad, pieces
+        self._read: tuple[ArrowRows, ArrowRows] | None = None
 
     def rows(self) -> ArrowRows:
-        """Read it."""
-        # A channel has a hidden column, too: its files say so, if there are any.
-        tables = [] if self.pieces else [self.columns.to_arrow().empty_table()]
-        positions = [np.empty(0, dtype=np.int64)]
-        for first, read in self.pieces:
-            table = read()
-            if SEQ in table.column_names:
-                places = table[SEQ].to_numpy()
-                table = table.drop_columns([SEQ])
-            else:
-                places = np.arange(table.num_rows, dtype=np.int64)
-            tables.append(table)
-            positions.append(places + first)
-        found = ArrowRows(self.columns, pa.concat_tables(tables))
-        return found.with_column(SEQ, pa.array(np.concatenate(positions)))
+        """Return the rows of the stream."""
+        return self._both()[0]
+
+    def bad_rows(self) -> ArrowRows:
+        """Return the rows that could not be parsed."""
+        return self._both()[1]
+
+    def _both(self) -> tuple[ArrowRows, ArrowRows]:
+        if self._read is None:
+            bad = self._bad or Schema(())
+            good_ones, bad_ones = [], [_numbered(bad.to_arrow().empty_table(), 0)]
+            for piece in self._pieces:
+                if isinstance(piece.split, PartedSplit):
+                    good, wrong = piece.split.parted()
+                    bad_ones.append(_numbered(wrong, piece.first))
+                else:
+                    good = piece.split.table()
+                good_ones.append(_numbered(good, piece.first))
+            # A channel has a hidden column, too: its files say so, if there are any.
+            empty = _numbered(self.columns.to_arrow().empty_table(), 0)
+            self._read = (
+                ArrowRows(self.columns, pa.concat_tables(good_ones or [empty])),
+                ArrowRows(bad, pa.concat_tables(bad_ones)),
+            )
+        return self._read
 
 
-def share_of(
-    readers: Mapping[str, Reader], uid: str, shares: Shares, task: int
-) -> Given:
-    """Return what a task reads of a channel whose rows stand by key group."""
-    first = list(readers).index(uid) << SOURCE_SHIFT
-    source: Any = readers[uid]
-    return Given(source.schema, ((first, partial(shares.table, task)),))
+def _numbered(table: pa.Table, first: int) -> pa.Table:
+    """Add positions: rows say where in their piece they are, or follow each other."""
+    places = np.arange(table.num_rows, dtype=np.int64)
+    if SEQ in table.column_names:
+        places = table[SEQ].to_numpy()
+        table = table.drop_columns([SEQ])
+    return table.append_column(SEQ, pa.array(places + first))
 
 
-def ranges_of(
-    readers: Mapping[str, Reader], ranges: Mapping[str, InputRange]
-) -> dict[str, Given]:
-    """Return what an epoch reads if all of it is read here, a piece per source."""
-    found = {}
-    for place, (uid, reader) in enumerate(readers.items()):
-        source: Any = reader
-        span = ranges[uid]
-        whole = partial(source.table, span.start, span.end)
-        found[uid] = Given(source.schema, ((place << SOURCE_SHIFT, whole),))
-    return found
-
-
-class Stored(NamedTuple):
-    """Rows that a stage has staged: all their columns, and the files in the store."""
+@dataclass(frozen=True)
+class Stored:
+    """Rows that a stage has made: all their columns, and where they are."""
 
     columns: Schema
     arrow: pa.Schema
     paths: Sequence[str] = ()
+    # Those that are still in this process.
+    tables: Sequence[pa.Table] = ()
+
+    @classmethod
+    def output(cls, columns: Schema, paths: Sequence[str] = ()) -> Stored:
+        """Return the rows of an operator's output, in these files."""
+        hidden = [pa.field(SEQ, pa.int64()), pa.field(TIME, pa.int64())]
+        return cls(columns, pa.schema([*columns.to_arrow(), *hidden]), paths)
 
 
-def stored_output(columns: Schema, paths: Sequence[str] = ()) -> Stored:
-    """Return the rows of an operator's output, in these files."""
-    hidden = [pa.field(SEQ, pa.int64()), pa.field(TIME, pa.int64())]
-    return Stored(columns, pa.schema([*columns.to_arrow(), *hidden]), paths)
+@dataclass(frozen=True)
+class Computed:
+    """Steps that are expressions of Spark, compiled; none if all are in Python.
+
+    Attributes:
+        steps: By node: the node that they begin with, and what leads to its rows.
+        gaps: By operator: what adds the gap after each record of its sessions.
+    """
+
+    steps: Mapping[Node, tuple[Node, Steps]] = field(default_factory=dict)
+    gaps: Mapping[str, Steps] = field(default_factory=dict)
 
 
 class Tables:
@@ -189,6 +214,8 @@ class Tables:
         storage: Storage | None = None,
         *,
         says_source: bool,
+        computed: Computed | None = None,
+        now_us: int = 0,
     ) -> None:
         """Take what the epoch reads.
 
@@ -199,12 +226,16 @@ class Tables:
             late: What windows that ran before say of records that came too late.
             storage: Where files of stages are; None: there are none.
             says_source: Whether rows say which declaration their time is of.
+            computed: Steps that are expressions.
+            now_us: The time of the epoch, for expressions that ask for it.
         """
         self._given = given
-        self._staged, self._late, self._storage = staged, late, storage
+        self._staged, self._late, self._storage = dict(staged), dict(late), storage
         self._declared = event_times
         self._says_source = says_source or len(event_times) > 1
+        self._computed, self.now_us = computed or Computed(), now_us
         self._made: dict[Node, ArrowRows] = {}
+        self._called: dict[Node, tuple[ArrowRows, ArrowRows]] = {}
 
     def rows(self, node: Node) -> ArrowRows:
         """Return the rows of a node.
@@ -215,7 +246,10 @@ class Tables:
         """
         if node not in self._made:
             try:
-                self._made[node] = self._make(node)
+                steps = self._computed.steps.get(node)
+                self._made[node] = (
+                    self._make(node) if steps is None else self._applied(*steps)
+                )
             except DefinitionError as error:
                 error.place(node.line)
                 raise
@@ -224,6 +258,27 @@ class Tables:
     def share(self, node: Node, stored: Stored) -> None:
         """Take rows of a node from now on that a stage has evaluated."""
         self._made[node] = self._read_stored(stored)
+
+    def take_output(self, uid: str, name: str, stored: Stored) -> None:
+        """Take an output of an operator, once it has run."""
+        self._staged[(uid, name)] = stored
+
+    def take_late(self, uid: str, late: LateRows) -> None:
+        """Take what windows that have run say of records that came too late."""
+        self._late[uid] = late
+
+    def gapped(self, node: Keyed) -> ArrowRows:
+        """Return what an operator is given, with gaps of sessions if they differ."""
+        rows, gap = self.rows(node.input), self._computed.gaps.get(node.uid)
+        if gap is None:
+            return rows
+        return replace(rows, table=gap.apply(rows.table, now_us=self.now_us))
+
+    def _applied(self, base: Node, steps: Steps) -> ArrowRows:
+        """Return what expressions make of the rows of a node."""
+        made = steps.apply(self.rows(base).table, now_us=self.now_us)
+        shown = [f for f in steps.columns.fields if f.name not in HIDDEN]
+        return ArrowRows(Schema(tuple(shown)), made)
 
     def _make(self, node: Node) -> ArrowRows:
         match node:
@@ -237,6 +292,8 @@ class Tables:
                 return self._union(node)
             case Connect():
                 return self._connected(node)
+            case Output(input=RowWise() as work):
+                return self._dead_letters(work)
             case Output(input=Keyed() as keyed):
                 return self._read_stored(self._staged[(keyed.uid, node.name)])
             case Late():
@@ -248,18 +305,17 @@ class Tables:
                 raise AssertionError(message)
 
     def _read(self, node: Read) -> ArrowRows:
-        if node.reads_bad_rows:
-            # What is read here was never text: there are none.
-            source: Any = node.source
-            return Given(schema_of(source.bad_columns)).rows()
-        return self._given[node.uid].rows()
+        given = self._given[node.uid]
+        return given.bad_rows() if node.reads_bad_rows else given.rows()
 
     def _event_time(self, node: EventTime) -> ArrowRows:
         rows = self.rows(node.input)
         if node.column is None:
             return rows
         if node.is_told:
-            times = rows.table[TIME]
+            # Files of a channel have it; there may be none.
+            has_times = TIME in rows.table.column_names
+            times = rows.table[TIME] if has_times else pa.nulls(len(rows), pa.int64())
         else:
             times = _micros(rows, node.column, repr(node.column))
         declared = self._declared.values()
@@ -274,14 +330,29 @@ class Tables:
         return found
 
     def _row_wise(self, node: RowWise) -> ArrowRows:
-        rows = self.rows(node.input)
-        function = row_function(node, rows.columns, rows.hidden)
-        return ArrowRows(function.output, function.split(_one_batch(rows.table))[MAIN])
+        return self._split(node)[0]
+
+    def _dead_letters(self, node: RowWise) -> ArrowRows:
+        return self._split(node)[1]
+
+    def _split(self, node: RowWise) -> tuple[ArrowRows, ArrowRows]:
+        """Return results and dead letters of a function, which is called once."""
+        if node not in self._called:
+            rows = self.rows(node.input)
+            function = row_function(node, rows.columns, rows.hidden)
+            found = function.split(_one_batch(rows.table))
+            columns = schema_of(DEAD_SCHEMA)
+            dead = found.get(DEAD, columns.to_arrow().empty_table())
+            self._called[node] = (
+                ArrowRows(function.output, found[MAIN]),
+                ArrowRows(columns, dead),
+            )
+        return self._called[node]
 
     def _union(self, node: Union) -> ArrowRows:
         first, *others = [self.rows(i) for i in node.inputs]
         if node.by_position:
-            raise needs_spark("union by position", "columns that SQL has put in order")
+            others = [_renamed(other, first.columns.names) for other in others]
         for other in others:
             if set(other.columns.fields) != set(first.columns.fields):
                 raise InvalidFlowError(
@@ -319,15 +390,19 @@ class Tables:
 
     def _of_late(self, node: Keyed) -> ArrowRows:
         """Return the records that the window left out."""
-        rows, until_us = self.rows(node.input), self._late[node.uid].until_us
+        rows, until_us = self.gapped(node), self._late[node.uid].until_us
         assert node.windows is not None
         window: Any = node.windows.window
         limit = None if until_us is None else until_us - 1
         is_late, _ = late_rows_of(rows.table, window, node.windows.lateness_us, limit)
-        return replace(rows, table=rows.table.filter(pa.array(is_late)))
+        found = rows.table.filter(pa.array(is_late))
+        if GAP in found.column_names:
+            found = found.drop_columns([GAP])
+        return replace(rows, table=found)
 
     def _read_stored(self, stored: Stored) -> ArrowRows:
         tables = [stored.arrow.empty_table()]
+        tables += [_with_columns(table, stored.arrow) for table in stored.tables]
         for path in stored.paths:
             assert self._storage is not None
             found = pq.read_table(
@@ -349,6 +424,25 @@ def _concatenated(tables: list[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables, promote_options="default")
 
 
+def _renamed(rows: ArrowRows, names: Sequence[str]) -> ArrowRows:
+    """Return rows whose visible columns have other names, in order.
+
+    Raises:
+        InvalidFlowError: They are not as many.
+    """
+    shown = rows.columns.fields
+    if len(shown) != len(names):
+        raise InvalidFlowError(
+            "union()",
+            expected=f"{len(names)} columns",
+            found=f"{len(shown)}: {', '.join(rows.columns.names)}",
+        )
+    fields = [replace(f, name=n) for f, n in zip(shown, names, strict=True)]
+    table = rows.table.select([*rows.columns.names, *rows.hidden])
+    renamed = table.rename_columns([*names, *rows.hidden])
+    return ArrowRows(Schema(tuple(fields)), renamed)
+
+
 def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table with exactly these columns; missing ones are null."""
     columns = [
@@ -365,13 +459,9 @@ def _packed(
 ) -> pa.Table:
     """Return keys under their common names, the row as a struct, and its side."""
     packed = {name: rows.table[k] for name, k in zip(names, keys, strict=True)}
-    packed[LEFT_ROW if side == LEFT else RIGHT_ROW] = _structs(rows)
+    packed[LEFT_ROW if side == LEFT else RIGHT_ROW] = rows.structs
     packed[SIDE] = pa.repeat(pa.scalar(side, pa.int32()), len(rows))
     return pa.table(packed | {name: rows.table[name] for name in rows.hidden})
-
-
-def _structs(rows: ArrowRows) -> pa.ChunkedArray:
-    return rows.visible.to_struct_array()
 
 
 def _micros(rows: ArrowRows, column: str, what: str) -> pa.ChunkedArray:
@@ -404,6 +494,13 @@ def _marks(rows: ArrowRows, node: EventTime, times: Any) -> Any:
             f"{node.watermark}, which is no column: expressions are Spark's",
         )
     return _micros(rows, node.watermark, "watermark=")
+
+
+def needs_expressions(node: EventTime, columns: Schema) -> bool:
+    """Tell whether Spark has to say what the times of rows are."""
+    mark, per = node.watermark, node.per
+    has_mark = mark is None or (isinstance(mark, str) and mark in columns.names)
+    return not has_mark or (per is not None and columns[per].kind not in _PLAIN)
 
 
 def _parts(rows: ArrowRows, node: EventTime) -> Any:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from riverlock.engines.jobs.frames.splits import Split
     from riverlock.operators.windows.window_operator import Gathering
 
-__all__ = ["Combine", "Singles", "plan_aggregates"]
+__all__ = ["Combine", "Planned", "Singles", "plan_aggregates"]
 
 # Which partition a row is in, until the position of its partial row says it.
 _TASK = "__rl_task"
@@ -208,35 +208,69 @@ def plan_aggregates(
     Raises:
         InvalidFlowError: An expression is not one of the supported aggregates.
     """
-    splits = {n: _split(frame, n, each, uid) for n, each in aggregates.items()}
-    parts: dict[str, Any] = {}
-    for name, split in splits.items():
-        named = {
-            name + suffix: aggregates[name] if text is None else text
-            for suffix, text in split.columns.items()
-        }
-        for twice in named.keys() & parts.keys():
-            raise InvalidFlowError(
-                f"aggregate {name!r} of operator {uid!r}",
-                expected="a name whose columns of state no other aggregate has",
-                found=f"{twice!r} twice",
-                hint="an average named x keeps x_sum and x_count, a deviation x_mean"
-                " and x_squares: give one of them another name",
-            )
-        parts |= named
-    types = _types(frame, parts)
-    found = {n: _partial_aggregate(n, split, types) for n, split in splits.items()}
+    planned = Planned.of(frame, aggregates, uid)
     if windows is not None and not windows.has_panes:
-        singles = {
-            n + suffix: f"cast({row} as {types[n + suffix].ddl})"
-            for n, split in splits.items()
-            for suffix, row in split.rows.items()
-        }
-        return Singles(keys, singles), found
-    counts = next((n for n, split in splits.items() if split.counts_rows), None)
+        return Singles(keys, planned.singles), planned.aggregates
+    splits = planned.splits.items()
+    counts = next((n for n, split in splits if split.counts_rows), None)
     window = None if windows is None else windows.window
     assert window is None or isinstance(window, TimeWindows)
-    return Combine(keys, parts, window, counts), found
+    return Combine(keys, planned.parts, window, counts), planned.aggregates
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Aggregates of an operator.
+
+    Attributes:
+        splits: How each is split, by name.
+        parts: What Spark computes of rows, by partial column.
+        types: The types of these columns.
+    """
+
+    splits: Mapping[str, Split]
+    parts: Mapping[str, Any]
+    types: Mapping[str, Type]
+
+    @classmethod
+    def of(cls, frame: DataFrame, aggregates: Mapping[str, Any], uid: str) -> Planned:
+        """Split aggregates over the rows of a frame.
+
+        Raises:
+            InvalidFlowError: An expression is not one of the supported aggregates.
+        """
+        splits = {n: _split(frame, n, each, uid) for n, each in aggregates.items()}
+        parts: dict[str, Any] = {}
+        for name, split in splits.items():
+            named = {
+                name + suffix: aggregates[name] if text is None else text
+                for suffix, text in split.columns.items()
+            }
+            for twice in named.keys() & parts.keys():
+                raise InvalidFlowError(
+                    f"aggregate {name!r} of operator {uid!r}",
+                    expected="a name whose columns of state no other aggregate has",
+                    found=f"{twice!r} twice",
+                    hint="an average named x keeps x_sum and x_count, a deviation"
+                    " x_mean and x_squares: give one of them another name",
+                )
+            parts |= named
+        return cls(splits, parts, _types(frame, parts))
+
+    @property
+    def aggregates(self) -> dict[str, PartialAggregate]:
+        """How partial columns are merged and shown."""
+        found = self.splits.items()
+        return {n: _partial_aggregate(n, split, self.types) for n, split in found}
+
+    @property
+    def singles(self) -> dict[str, str]:
+        """The partial columns of a row by itself, as SQL."""
+        return {
+            n + suffix: f"cast({row} as {self.types[n + suffix].ddl})"
+            for n, split in self.splits.items()
+            for suffix, row in split.rows.items()
+        }
 
 
 def _split(frame: DataFrame, name: str, expression: Any, uid: str) -> Split:

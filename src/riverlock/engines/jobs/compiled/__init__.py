@@ -1,0 +1,1 @@
+"""What Spark has analysed of a flow, compiled for tasks that have no Spark."""
