@@ -22,8 +22,9 @@ from riverlock.driver.run_options import chosen
 from riverlock.engines.jobs.compiled.analysis import CompiledAnalysis
 from riverlock.engines.jobs.engine import JobsEngine
 from riverlock.engines.jobs.frames.initial_state import initial_frame
-from riverlock.engines.tables.nodes import ArrowRows, Tables
+from riverlock.engines.tables.nodes import Tables
 from riverlock.engines.tables.reading import shares
+from riverlock.engines.tables.rows import ArrowRows
 from riverlock.engines.tables.task_inputs import TaskInputs
 from riverlock.stages.compiled import KeyedStage
 from riverlock.stages.stage_tasks import StageTasks, needs_initial

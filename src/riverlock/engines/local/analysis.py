@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from riverlock.core.errors import InvalidFlowError
 from riverlock.engines.tables.aggregates import plan_aggregates
 from riverlock.engines.tables.initial_state import initial_rows
-from riverlock.engines.tables.nodes import Stored, Tables
+from riverlock.engines.tables.nodes import Tables
 from riverlock.engines.tables.reading import ranges_of
 from riverlock.engines.tables.refusals import needs_spark
+from riverlock.engines.tables.rows import Stored
 from riverlock.program.graph import (
     EventTime,
     Relational,

@@ -11,8 +11,9 @@ from riverlock.connectors.base.source_reader import check_read
 from riverlock.core.errors import EpochAbortedError
 from riverlock.engines.tables.exchange import KeyedInput, exchanged, owned
 from riverlock.engines.tables.initial_state import initial_rows
-from riverlock.engines.tables.nodes import Stored, Tables
+from riverlock.engines.tables.nodes import Tables
 from riverlock.engines.tables.reading import ranges_of, share_of
+from riverlock.engines.tables.rows import Stored
 from riverlock.program.graph import declared_behind_keyed
 from riverlock.stages.compiled import KeyedStage
 from riverlock.stages.stage_tasks import needs_initial
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from riverlock.connectors.base.source_reader import Reader
     from riverlock.coordinator.instructions import RunStage
     from riverlock.coordinator.votes import Vote
-    from riverlock.engines.tables.nodes import Given
+    from riverlock.engines.tables.rows import Given
     from riverlock.snapshot.format.records import InputRange, Manifest
     from riverlock.stages.stage_tasks import StageTasks
 

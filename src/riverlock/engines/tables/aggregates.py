@@ -15,8 +15,8 @@ import pyarrow as pa
 from riverlock.core.hidden_columns import ROWS, TIME, WINDOW
 from riverlock.core.types import Field, Schema, Type
 from riverlock.engines.tables.combining import combined
-from riverlock.engines.tables.nodes import ArrowRows
 from riverlock.engines.tables.refusals import needs_spark
+from riverlock.engines.tables.rows import ArrowRows
 from riverlock.operators.aggregates.aggregator import Aggregator, named_aggregator
 from riverlock.operators.aggregates.partial import Merge, PartialAggregate
 from riverlock.program.windows import TimeWindows

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from riverlock.core.types import Schema
-    from riverlock.engines.tables.nodes import ArrowRows
+    from riverlock.engines.tables.rows import ArrowRows
 
 __all__ = ["combined", "ways_to_combine"]
 

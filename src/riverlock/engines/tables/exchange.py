@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from riverlock.core.types import Schema
-    from riverlock.engines.tables.nodes import ArrowRows, Tables
+    from riverlock.engines.tables.nodes import Tables
+    from riverlock.engines.tables.rows import ArrowRows
     from riverlock.program.graph import Keyed
     from riverlock.stages.compiled import KeyedStage
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from riverlock.core.types import schema_of
-from riverlock.engines.tables.nodes import ArrowRows
 from riverlock.engines.tables.refusals import needs_spark
+from riverlock.engines.tables.rows import ArrowRows
 from riverlock.state.columns.python_rows import rows_table
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.connectors.base.splits import Divided, without_spark
 from riverlock.core.types import schema_of
-from riverlock.engines.tables.nodes import Given, Piece
+from riverlock.engines.tables.rows import Given, Piece
 from riverlock.program.graph import Read
 
 if TYPE_CHECKING:

@@ -41,8 +41,9 @@ from typing import TYPE_CHECKING, Any
 
 from riverlock.connectors.base.splits import Divided, without_spark
 from riverlock.engines.tables.exchange import KeyedInput, exchanged
-from riverlock.engines.tables.nodes import Computed, Given, Stored, Tables
+from riverlock.engines.tables.nodes import Tables
 from riverlock.engines.tables.reading import bad_columns
+from riverlock.engines.tables.rows import Computed, Given, Stored
 from riverlock.operators.shipped import DEAD, MAIN
 from riverlock.program.graph import (
     Connect,
@@ -65,8 +66,8 @@ if TYPE_CHECKING:
 
     from riverlock.connectors.base.source_reader import Reader
     from riverlock.core.types import Schema
-    from riverlock.engines.tables.nodes import ArrowRows
     from riverlock.engines.tables.reading import Pieces
+    from riverlock.engines.tables.rows import ArrowRows
     from riverlock.program.graph import Node
     from riverlock.stages.compiled import CompiledFlow, WriteStage
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from riverlock.core.hidden_columns import MARK, ROWS, SEQ, TIME, WINDOW
 from riverlock.core.types import schema_of
 from riverlock.engines.tables.combining import combined, ways_to_combine
-from riverlock.engines.tables.nodes import ArrowRows
+from riverlock.engines.tables.rows import ArrowRows
 
 COLUMNS = schema_of("k string, n bigint, low double, high timestamp")
 MERGES = {"n": "sum", "low": "min", "high": "max"}

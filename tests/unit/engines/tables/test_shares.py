@@ -13,8 +13,8 @@ from riverlock.connectors.generator.source_numbers import NumbersReader
 from riverlock.connectors.rows.reader import RowsReader
 from riverlock.core.errors import InvalidFlowError, SourceError
 from riverlock.core.hidden_columns import SEQ
-from riverlock.engines.tables.nodes import Given
 from riverlock.engines.tables.reading import shares
+from riverlock.engines.tables.rows import Given
 from riverlock.snapshot.format.records import InputRange
 from riverlock.testing import ManualClock, rows
 

@@ -20,7 +20,8 @@ from riverlock.engines.jobs.frames.nodes import hidden_columns, visible
 from riverlock.engines.jobs.frames.session_gaps import with_gap
 from riverlock.engines.tables.aggregates import Partials
 from riverlock.engines.tables.combining import ways_to_combine
-from riverlock.engines.tables.nodes import Computed, needs_expressions
+from riverlock.engines.tables.nodes import needs_expressions
+from riverlock.engines.tables.rows import Computed
 from riverlock.program.graph import EventTime, Relational, inputs_of
 from riverlock.program.windows import SessionWindows, TimeWindows
 from riverlock.spark.columnar import compile_steps
