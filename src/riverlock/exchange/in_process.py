@@ -173,10 +173,11 @@ class InProcessDriver:
 
     def receive(self, timeout: float | None) -> ControlEvent | None:
         """Return what happened next."""
-        waiting = self._now.to_driver
+        now = self._now
+        waiting = now.to_driver
         with self._bell:
-            found = self._bell.wait_for(lambda: bool(waiting), timeout)
-            return waiting.popleft() if found else None
+            self._bell.wait_for(lambda: bool(waiting or now.over), timeout)
+            return waiting.popleft() if waiting else None
 
     def end(self) -> None:
         """End the generation."""

@@ -144,6 +144,8 @@ class DriverControl(Protocol):
     def receive(self, timeout: float | None) -> ControlEvent | None:
         """Return what happened next in this generation; None: nothing in time.
 
+        None at once if the generation was ended, by another thread.
+
         Messages of a task come in the order in which it sent them, and before the news
         that it is gone.
         """
@@ -204,8 +206,8 @@ class EpochExchange(Protocol):
     def send(self, edge: int, peer: int, rows: pa.RecordBatch) -> None:
         """Send rows to a peer, or to this task itself; never waits.
 
-        All rows of an edge have one schema, whichever task sends them. The rows are
-        not copied at once: they must not change afterwards.
+        They may have other columns than those sent before: a table has each as it was
+        sent. The rows are not copied at once: they must not change afterwards.
         """
         ...
 

@@ -50,11 +50,11 @@ _IS_INTERNAL: Final = 1  # a flag of messages
 
 
 class Encoder:
-    """Makes bytes of frames; sends the schema of an edge ahead of its first rows."""
+    """Makes bytes of frames; sends the schema of rows ahead whenever it changes."""
 
     def __init__(self) -> None:
         """Begin with no schema sent."""
-        self._told: set[int] = set()
+        self._told: dict[int, pa.Schema] = {}
 
     def encode(self, frame: Frame) -> list[Bytes]:
         """Return a frame as buffers to be sent one after the other."""
@@ -98,8 +98,8 @@ class Encoder:
             count=frame.count,
         )
         found = _framed(header, list(content.parts))
-        if frame.edge not in self._told:
-            self._told.add(frame.edge)
+        if self._told.get(frame.edge) is not content.schema:
+            self._told[frame.edge] = content.schema
             schema = Header(kind=Kind.SCHEMA, edge=frame.edge)
             found = _framed(schema, [content.schema.serialize()]) + found
         return found

@@ -1,7 +1,8 @@
 """Columns as the payload of a frame: an Arrow IPC message, without copying.
 
-The schema goes ahead once per edge and connection, in a frame of its own. Of columns
-with dictionaries, which may differ from batch to batch, each frame is a whole stream.
+The schema goes ahead in a frame of its own, once per edge and connection and whenever
+it changes. Of columns with dictionaries, which may differ from batch to batch, each
+frame is a whole stream.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
-from riverlock.core.errors import InternalError, InvalidConfigError
+from riverlock.core.errors import InvalidConfigError
 from riverlock.exchange.wire.header import BadFrameError
 
 if TYPE_CHECKING:
@@ -122,10 +123,8 @@ class ColumnWriter:
         """Yield rows, encoded in frames of bounded size, and how many each has.
 
         Raises:
-            InternalError: They have another schema than earlier rows of the edge.
             InvalidConfigError: A single row is larger than a frame may be.
         """
-        self.check(rows)
         most = max(1, self._limits.frame_bytes * rows.num_rows // max(1, rows.nbytes))
         for at in range(0, rows.num_rows, most):
             part = rows.slice(at, most)
@@ -144,23 +143,8 @@ class ColumnWriter:
                     found=f"{encoded.size}",
                 )
 
-    def check(self, rows: pa.RecordBatch) -> None:
-        """Check that rows have the schema of the edge.
-
-        Raises:
-            InternalError: They have not.
-        """
-        with self._lock:
-            if self._schema is None:
-                self._begin(rows)
-            elif not rows.schema.equals(self._schema):
-                raise InternalError(
-                    f"edge {self._edge} has columns {rows.schema.to_string()}, and had"
-                    f" {self._schema.to_string()}"
-                )
-
     def _begin(self, rows: pa.RecordBatch) -> None:
-        self._schema = rows.schema
+        self._schema, self._writer = rows.schema, None
         if any(_has_dictionary(field.type) for field in rows.schema):
             return
         self._writer = pa.ipc.new_stream(
@@ -170,6 +154,8 @@ class ColumnWriter:
         self._writer.write_batch(rows.slice(0, 0))
 
     def _encode(self, rows: pa.RecordBatch) -> EncodedRows:
+        if self._schema is None or not rows.schema.equals(self._schema):
+            self._begin(rows)
         parts: tuple[Bytes, ...]
         if self._writer is None:
             whole = pa.BufferOutputStream()

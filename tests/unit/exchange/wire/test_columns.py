@@ -6,10 +6,13 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from riverlock.core.errors import InternalError, InvalidConfigError
+from riverlock.core.errors import InvalidConfigError
 from riverlock.exchange.limits import Limits
+from riverlock.exchange.protocol.frames import Rows
+from riverlock.exchange.wire.codec import Decoder, Encoder
 from riverlock.exchange.wire.columns import ColumnWriter, EncodedRows, ReceivedRows
 from riverlock.exchange.wire.header import BadFrameError
+from riverlock.exchange.wire.reading import FrameReader
 
 TIME = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 COLUMNS = {
@@ -84,12 +87,38 @@ def test_no_rows_make_no_frame() -> None:
     assert roundtrip(rows) == []
 
 
-def test_another_schema_on_the_same_edge_is_refused() -> None:
-    columns = writer()
-    list(columns.encode(pa.record_batch({"n": [1]})))
+def test_columns_of_an_edge_may_change() -> None:
+    columns, encoder, decoder = writer(), Encoder(), Decoder()
+    sent = [
+        pa.record_batch({"n": [1]}),
+        pa.record_batch({"n": [2, 3]}),
+        pa.record_batch({"n": ["a"], "m": [None]}),
+        pa.record_batch({"m": pa.array(["x"]).dictionary_encode()}),
+        pa.record_batch({"n": [4]}),
+    ]
+    found = []
+    for rows in sent:
+        for content, count in columns.encode(rows):
+            frame = Rows(
+                edge=0,
+                epoch=0,
+                turn=0,
+                size=content.size,
+                count=count,
+                content=content,
+            )
+            packed = b"".join(bytes(memoryview(p)) for p in encoder.encode(frame))
+            found += read_by(decoder, packed)
 
-    with pytest.raises(InternalError):
-        list(columns.encode(pa.record_batch({"n": ["a"]})))
+    assert found == sent
+
+
+def read_by(decoder: Decoder, packed: bytes) -> list[pa.RecordBatch]:
+    reader = FrameReader(greatest=1 << 20)
+    reader.places()[0][: len(packed)] = packed
+    frames = [decoder.decode(raw) for raw in reader.received(len(packed))]
+    contents = [frame.content for frame in frames if isinstance(frame, Rows)]
+    return [c.read() for c in contents if isinstance(c, ReceivedRows)]
 
 
 def test_frames_that_come_out_too_large_are_cut_further() -> None:
