@@ -30,6 +30,7 @@ from riverlock.core.errors import (
     StorageError,
     StoreChangedError,
 )
+from riverlock.driver.intake.pauses import pauses
 from riverlock.driver.intake.planner import planned_event
 from riverlock.driver.status.epoch_report import Report
 from riverlock.driver.status.status_board import Board
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
 __all__ = ["RegionDriver"]
 
 log = logging.getLogger(__name__)
-_POLL_SECONDS = 0.1
 _NAP_US = 500_000
 _FAILED = (ev.PlanFailed, ev.StageFailed, ev.SinkFailed)
 
@@ -359,7 +359,8 @@ class RegionDriver:
 
     def _wait(self, turn: int) -> ev.Event | None:
         """Poll for input or a due timer; a stop or a fence ends the wait."""
-        while not self._stop.wait(_POLL_SECONDS):
+        naps = pauses()
+        while not self._stop.wait(next(naps)):
             if not self._requests.empty():
                 # The next epoch is to know of it.
                 return ev.NothingToDo(region=self.plan.region, turn=turn)

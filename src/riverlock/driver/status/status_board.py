@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Board"]
 
 log = logging.getLogger(__name__)
+# Somebody who looks at the store need not see each of many small epochs.
+_PACE_US = 100_000
 
 
 @dataclass
@@ -38,19 +41,37 @@ class Board:
     _shown: Status | None = None
     # The channels whose readers the next epoch waits for.
     _held: set[str] = field(default_factory=set)
+    # What the store has; when it was put, by a clock that does not jump.
+    _put: Status | None = None
+    _put_us: int = 0
 
     def status(self, parent: Manifest | None) -> Status:
         """Return what was shown last; before that, what is known of the run."""
         return self._shown or self._first(parent, "running")
 
     def show(self, status: Status) -> None:
-        """Show a status; a store that does not take it is no reason to stop."""
+        """Show a status: to the caller at once, to others at a pace.
+
+        In the store it changes at once only if more than numbers have changed. A store
+        that does not take it is no reason to stop.
+        """
         self._shown = status
+        put = self._put
+        is_news = put is None or (put.state, put.error) != (status.state, status.error)
+        self._keep_up(at_once=is_news)
+        self.on_status(status)
+
+    def _keep_up(self, *, at_once: bool = False) -> None:
+        """Put what is shown, unless something was put a moment ago."""
+        status, now_us = self._shown, time.monotonic_ns() // 1_000
+        is_due = at_once or now_us - self._put_us >= _PACE_US
+        if status is None or status is self._put or not is_due:
+            return
+        self._put, self._put_us = status, now_us
         try:
             self.catalog.storage.put(self.catalog.paths.status, seal(status))
         except StorageError as error:
             log.warning("status not written: %s", error)
-        self.on_status(status)
 
     def show_state(
         self, state: str, error: str | None, parent: Manifest | None
@@ -136,7 +157,11 @@ class Board:
             self.show_state("waiting", text, parent)
 
     def show_plan(self, holds: tuple[Hold, ...], parent: Manifest | None) -> None:
-        """Say for whom the next epoch waits, or that nothing is waited for any more."""
+        """Say for whom the next epoch waits, or that nothing is waited for any more.
+
+        Called before each epoch, and again and again while there is nothing to do.
+        """
+        self._keep_up()
         if not holds:
             self._take_back(parent)
             return
