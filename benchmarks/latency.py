@@ -1,6 +1,6 @@
 """From the creation of an event to its result in the sink, p50 and p99.
 
-    python -m benchmarks.latency [--paces 1000 20000]
+    python -m benchmarks.latency [--paces 1000 20000] [--execution jobs continuous]
 
 A process drops a file of new events ten times a second; both engines read that folder,
 keep count and sum per key, and give a row for each event. Ours counts as visible when
@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from benchmarks import harness
 from benchmarks.common import save, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SCHEMA = "k bigint, amount double, created bigint"
 KEYS = 10_000
@@ -124,7 +125,7 @@ class Clock:
         }
 
 
-def riverlock(folder: Path, clock: Clock) -> None:
+def riverlock(folder: Path, clock: Clock, execution: Any = "jobs") -> None:
     import riverlock as rl
 
     class Running(rl.Process):
@@ -150,7 +151,7 @@ def riverlock(folder: Path, clock: Clock) -> None:
         out.written.clear()
 
     with tempfile.TemporaryDirectory() as store:
-        handle = flow.start(store, on_status=see)
+        handle = flow.start(store, on_status=see, execution=execution)
         clock.wait()
         handle.stop()
 
@@ -202,12 +203,24 @@ def structured(folder: Path, clock: Clock) -> None:
 
 
 PEERS = {"transformWithState": structured}
-ENGINES = {"riverlock": riverlock, **PEERS}
+OURS: dict[str, Callable[[Path, Clock], None]] = {
+    "riverlock": riverlock,
+    "riverlock, continuous": partial(riverlock, execution="continuous"),
+}
+ENGINES = {**OURS, **PEERS}
+EXECUTIONS = dict(zip(("jobs", "continuous"), OURS, strict=True))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--paces", type=int, nargs="+", default=[1_000, 20_000])
+    parser.add_argument(
+        "--execution",
+        choices=EXECUTIONS,
+        nargs="+",
+        default=["jobs"],
+        help="which of our engines",
+    )
     parser.add_argument(
         "--warm-up", type=float, default=40, help="seconds after the first row"
     )
@@ -232,7 +245,7 @@ def main() -> None:
             peer=name if name in PEERS else None,
         )
         for pace in chosen.paces
-        for name in ENGINES
+        for name in (*(EXECUTIONS[e] for e in chosen.execution), *PEERS)
     ]
     found = harness.measure("benchmarks.latency", contenders, _line, chosen)
     shown = {name: result for name, (result,) in found.items()}

@@ -13,7 +13,7 @@ from riverlock.cli import text
 from riverlock.cli.app import parse
 from riverlock.cli.command import command
 from riverlock.cli.regions import print_regions, regions_in
-from riverlock.cli.run import open_app, session_options
+from riverlock.cli.run import continuous_option, open_app, session_options
 from riverlock.cli.set import parameter_rows
 from riverlock.cli.state import kind
 from riverlock.connectors.base.direct import promised
@@ -41,13 +41,15 @@ _ANSWERS = {True: "yes", False: "no", None: "not asked"}
 @command("check")
 @click.argument("app", metavar="APP.py[:FLOW]", type=click.Path())
 @click.option("--store", help="Show what a start would do to the state of this store.")
+@continuous_option
 @session_options
-def check(
+def check(  # noqa: PLR0913 - the options of the command
     *,
     app: str,
     store: str | None,
     master: str | None,
     conf: dict[str, str],
+    continuous: bool,
     as_json: bool,
 ) -> int | None:
     r"""Check a flow without running it. Read no input, change no store.
@@ -57,7 +59,8 @@ def check(
     and fit; if one cannot, exit with 5. With --store, also show how the columns of
     sources differ from those of the newest epoch, and what would happen to the stored
     state: what is kept, added, dropped, widened, renamed, migrated or refused. Exit
-    with 1 if a start would be refused. List what a start would create (store, tables,
+    with 1 if a start would be refused. With --continuous, a step that tasks cannot run
+    without Spark is refused by its name. List what a start would create (store, tables,
     directories), but create nothing.
 
     \b
@@ -66,7 +69,7 @@ def check(
       riverlock check app.py:shop --json | jq '.sinks[].guarantee'
     """
     flow = open_app(parse(app), master=master, conf=conf)
-    found = _facts(program_of(flow), store)
+    found = _facts(program_of(flow), store, continuous=continuous)
     if as_json:
         text.print_json(found)
     else:
@@ -146,11 +149,12 @@ def _store_to_make(store: str | None) -> list[dict[str, str]]:
     return [] if storage.exists(FLOW) else [{"what": "store", "where": storage.uri}]
 
 
-def _facts(flow: Program, store: str | None) -> dict[str, Any]:
+def _facts(flow: Program, store: str | None, *, continuous: bool) -> dict[str, Any]:
     from riverlock.driver.run_options import RunOptions
     from riverlock.engines.running import opened
 
-    with opened(RunOptions()) as engine:
+    execution: Any = "continuous" if continuous else "jobs"
+    with opened(RunOptions(execution=execution)) as engine:
         return _told(flow, engine, store)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from riverlock.flow.flow import Flow
     from riverlock.snapshot.catalog import Catalog
 
-__all__ = ["open_app", "run", "session_options"]
+__all__ = ["continuous_option", "open_app", "run", "session_options"]
 
 _INTERRUPTED = 130
 
@@ -40,6 +40,15 @@ def _pairs(
 
 def _parallelism(given: str) -> int | str:
     return int(given) if given.isdecimal() else given
+
+
+def continuous_option(body: Any) -> Any:
+    """Add the option that chooses tasks that stay."""
+    return click.option(
+        "--continuous",
+        is_flag=True,
+        help="Spark tasks that stay from epoch to epoch, instead of a job per stage.",
+    )(body)
 
 
 def session_options(body: Any) -> Any:
@@ -65,6 +74,7 @@ def session_options(body: Any) -> Any:
     "--region", help="Run this region alone; others may run in other processes."
 )
 @click.option("--available-now", is_flag=True, help="Process what is there, then stop.")
+@continuous_option
 @click.option(
     "--parallelism",
     metavar="N|auto",
@@ -97,6 +107,7 @@ def run(  # noqa: PLR0913 - the options of the command
     region: str | None,
     master: str | None,
     conf: dict[str, str],
+    continuous: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -125,6 +136,7 @@ def run(  # noqa: PLR0913 - the options of the command
         with announced(catalog, now_us=text.now_us()):
             flow = open_app(target, master=master, conf=conf)
             options["region"] = region
+            options["execution"] = "continuous" if continuous else None
             chosen = {k: v for k, v in options.items() if v is not None}
             shown.begin(flow.name, newest=max(catalog.epochs(), default=None))
             shown.is_stopping = lambda: bool(seen())

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunKeywords", "RunOptions", "chosen"]
 
+Execution = Literal["jobs", "local", "continuous"]
 Protocol = Literal["aligned", "unaligned", "drain", "epochs"]
 NUMBERS = ("parallelism", "max_rows_per_epoch", "max_epochs", "snapshots_keep")
 DEFAULT_RESTART = ExponentialDelay(initial_us=200_000, max_us=30_000_000, attempts=5)
@@ -33,7 +34,7 @@ class RunKeywords(TypedDict, total=False):
     The same names as those of ``RunOptions``, which has their meaning and defaults.
     """
 
-    execution: Literal["jobs", "local"]
+    execution: Execution
     region: str | None
     spark: SparkSession | None
     available_now: bool
@@ -59,8 +60,9 @@ class RunOptions:
 
     Attributes:
         execution: Which engine runs the stages of an epoch: ``"jobs"``, each as a Spark
-            job; or ``"local"``, in one thread without Spark, if all steps are Python.
-            May differ from run to run.
+            job; ``"continuous"``, in Spark tasks that stay from epoch to epoch; or
+            ``"local"``, in one thread without Spark, if all steps are Python. May
+            differ from run to run.
         region: Run this region alone: others may run in other processes, each on a
             Spark of its own. Default: all regions of the flow.
         spark: A session to run on; default: the active one, or a new local one.
@@ -88,7 +90,7 @@ class RunOptions:
         clock: The time; for tests.
     """
 
-    execution: Literal["jobs", "local"] = "jobs"
+    execution: Execution = "jobs"
     region: str | None = None
     spark: SparkSession | None = None
     available_now: bool = False
@@ -136,9 +138,12 @@ class RunOptions:
                 duration_us(given)
 
     def _check_words(self) -> None:
-        if self.execution not in ("jobs", "local"):
+        if self.execution not in get_args(Execution):
             raise InvalidConfigError(
-                "execution", expected='"jobs" or "local"', found=repr(self.execution)
+                "execution",
+                expected=f"one of {', '.join(get_args(Execution))}",
+                found=repr(self.execution),
+                hint=did_you_mean(self.execution, get_args(Execution)),
             )
         if isinstance(self.parallelism, str) and self.parallelism != "auto":
             raise InvalidConfigError(

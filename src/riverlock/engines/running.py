@@ -127,6 +127,11 @@ def engine_of(options: RunOptions) -> Engine:
         from riverlock.engines.local.engine import LocalEngine
 
         return LocalEngine(options)
+    if options.execution == "continuous":
+        from riverlock.engines.continuous.engine import ContinuousEngine
+        from riverlock.engines.continuous.on_spark import SparkGround
+
+        return ContinuousEngine(SparkGround(options))
     from riverlock.engines.jobs.engine import JobsEngine
 
     return JobsEngine(options)

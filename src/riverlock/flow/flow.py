@@ -259,8 +259,9 @@ class Flow(Helpful):
 
         The options, each by its name:
 
-        - ``execution``: ``"jobs"``: each stage of an epoch is a Spark job. ``"local"``:
-          all run in one thread without Spark, if all steps are Python.
+        - ``execution``: ``"jobs"``: each stage of an epoch is a Spark job.
+          ``"continuous"``: all run in Spark tasks that stay from epoch to epoch.
+          ``"local"``: all run in one thread without Spark, if all steps are Python.
         - ``spark``: A session to run on; default: the active one, or a new local one.
         - ``region``: Run this region alone; others may run in other processes.
         - ``available_now``: Take what is there at the start, then stop. A region that

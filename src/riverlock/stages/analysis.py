@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from riverlock.operators.aggregates.partial import PartialAggregate
     from riverlock.operators.shipped import OperatorProgram
     from riverlock.program.graph import Keyed, Node
+    from riverlock.stages.compiled import CompiledFlow
     from riverlock.worker.task import LocalProgram
 
 __all__ = ["Analysis", "KeyedRows"]
@@ -109,4 +110,8 @@ class Analysis(Protocol):
         Raises:
             InvalidFlowError: It cannot be sent to them.
         """
+        ...
+
+    def planned(self, compiled: CompiledFlow) -> None:
+        """Take the plan, and refuse what planning has not asked about."""
         ...

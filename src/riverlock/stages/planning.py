@@ -78,7 +78,9 @@ def compile_flow(
     Raises:
         InvalidFlowError: Something in it is impossible.
     """
-    return _Compiler(flow, readers, analysis).compile()
+    compiled = _Compiler(flow, readers, analysis).compile()
+    analysis.planned(compiled)
+    return compiled
 
 
 class _Compiler:

@@ -57,10 +57,14 @@ class StageTasks:
 
     def write(self, stage: WriteStage, order: RunStage) -> StageTask:
         """Return what stages the rows of a step in an epoch."""
+        return self.writing(stage, order.epoch, order.planned.seed)
+
+    def writing(self, stage: WriteStage, epoch: int = 0, seed: int = 0) -> StageTask:
+        """Return the same, also before it is known which epoch it is for."""
         return StageTask(
             place=self._place(stage.id),
-            epoch=order.epoch,
-            seed=order.planned.seed,
+            epoch=epoch,
+            seed=seed,
             targets=stage.targets,
             split=None if stage.function is None else stage.function.split,
             times=stage.times,

@@ -76,6 +76,8 @@ __all__ = [
 
 # What user code makes of a batch, by output.
 Split: TypeAlias = "Callable[[pa.RecordBatch], dict[str, pa.Table]]"
+# Takes an output by its name.
+Later: TypeAlias = "Callable[[str, pa.Table], object]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,9 +229,9 @@ class StageTask:
 class Staging:
     """Collects what a task stages for its vote."""
 
-    def __init__(self, point: StagePoint) -> None:
-        """Begin with nothing staged."""
-        self._point = point
+    def __init__(self, point: StagePoint, later: Later | None = None) -> None:
+        """Begin with nothing staged; ``later`` takes what later stages read."""
+        self._point, self._later = point, later
         self.outputs: dict[str, tuple[Any, ...]] = {}
         self.rows: dict[str, int] = {}
         self.staged: dict[str, tuple[Any, ...]] = {}
@@ -238,7 +240,9 @@ class Staging:
         """Stage one output for everyone who reads it."""
         if table.num_rows == 0:
             return
-        if targets.is_staged:
+        if targets.is_staged and self._later is not None:
+            self._later(name, table)
+        elif targets.is_staged:
             # A name that no sink's file can have, whatever the sink is called.
             path = f"{self._point.folder}/next-{self._point.attempt}-{name}.parquet"
             # In one piece, which one task of the next stage reads: rows of one
@@ -275,6 +279,8 @@ class KeyedTask:
     # Of a replay: the only key that is handled, and who looks on.
     only: OneKey | None = None
     watch: Callable[[OperatorProgram], OperatorProgram] | None = None
+    # Takes the outputs that later stages read in this process; None: they are stored.
+    later: Later | None = None
 
     def __call__(
         self, batches: Iterable[pa.RecordBatch], partition: int, begun: KeyedEpoch
@@ -371,7 +377,8 @@ class _Turn:
         files = self._state(copy, effects.changes, attempt)
         clock.lap("state_s")
         faults.hit("P4")
-        staging = Staging(place.point(self.begun.info.epoch, attempt))
+        point = place.point(self.begun.info.epoch, attempt)
+        staging = Staging(point, self.task.later)
         for name, rows in effects.outputs.items():
             numbers = sequence(rows.num_rows, self.partition)
             staging.output(name, rows.append_column(SEQ, numbers), targets[name])

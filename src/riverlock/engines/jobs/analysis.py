@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from riverlock.operators.shipped import OperatorProgram
     from riverlock.program.graph import Keyed, Node
     from riverlock.program.program import Program
+    from riverlock.stages.compiled import CompiledFlow
 
 __all__ = ["SparkAnalysis"]
 
@@ -120,6 +121,9 @@ class SparkAnalysis:
         for frames in (self._frames, self._above):
             frames.share(node, Rows(struct))
         return struct
+
+    def planned(self, compiled: CompiledFlow) -> None:
+        """Nothing is left to look at."""
 
     def shipped(self, program: OperatorProgram) -> bytes:
         """Return a program as bytes.

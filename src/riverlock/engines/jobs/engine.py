@@ -120,6 +120,11 @@ class JobsEngine:
         )
 
     @property
+    def session(self) -> SparkSession:
+        """The session that it runs on, once it is open."""
+        return self._spark
+
+    @property
     def _spark(self) -> SparkSession:
         assert self._session is not None, "it was not opened"
         return self._session

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from riverlock.operators.shipped import OperatorProgram
     from riverlock.program.graph import Keyed, Node
     from riverlock.program.program import Program
+    from riverlock.stages.compiled import CompiledFlow
 
 __all__ = ["LocalAnalysis"]
 
@@ -108,6 +109,9 @@ class LocalAnalysis:
         stored = Stored(rows.columns, rows.table.schema)
         self._tables.share(node, stored)
         return stored
+
+    def planned(self, compiled: CompiledFlow) -> None:
+        """Nothing is left to look at."""
 
     def shipped(self, program: OperatorProgram) -> LocalProgram:
         """Return a copy: as on Spark, tasks do not share objects with the caller.

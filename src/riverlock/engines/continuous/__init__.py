@@ -1,0 +1,1 @@
+"""Stages in tasks that live for many epochs, and exchange rows by themselves."""
