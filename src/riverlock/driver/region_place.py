@@ -163,11 +163,19 @@ class RegionPlace:
                 # Before its heart stops: others would take it for over.
                 now_us = self._options.clock.now_us()
                 with announced(self._catalog, now_us=now_us):
+                    tasks = self._parallelism()
                     self.close()
                     self._begin()
+                if tasks is not None and self.run.has_begun:
+                    self.run.rescale(tasks)
             finally:
                 self._awaits = None
             self.run.drive()
+
+    def _parallelism(self) -> int | None:
+        """Return what its run has come to, which may have been set since it began."""
+        newest = self._catalog.newest() if self.run.epochs else None
+        return None if newest is None else newest.parallelism
 
     def _begin(self) -> None:
         self.run = self._make()

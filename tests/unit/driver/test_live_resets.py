@@ -228,6 +228,19 @@ def test_loops_go_back_while_they_turn(tmp_path: Path) -> None:
     assert received() == owed()
 
 
+def test_the_parallelism_stays_as_it_was_set(tmp_path: Path) -> None:
+    store, given = str(tmp_path / "s"), transfers(40)
+    with going(ledger(given), store, parallelism=1) as handle:
+        handle.savepoint("then")
+        handle.rescale(3)
+        for size in (60, 80):
+            given.extend(transfers(size)[len(given) :])
+            until(lambda: arrived(store) == expected(given))
+            assert newest(store, "final").parallelism == 3
+            handle.restore("then")
+        until(lambda: arrived(store) == expected(given))
+
+
 def test_the_end_of_time_is_told_anew_after_going_back(tmp_path: Path) -> None:
     store, given = str(tmp_path / "s"), transfers(60)
     handle = ledger(given, bounded=True).start(
