@@ -28,7 +28,7 @@ KAFKA, SPARK = "kafka", "spark"
 MOST = {KAFKA: 1, SPARK: 2}
 TEXTS = {
     KAFKA: re.compile("KafkaServer|topic: Topic"),
-    SPARK: re.compile('SparkSession|spark: Any|"spark"\\)'),
+    SPARK: re.compile(r'SparkSession|mark\.spark|spark: Any|"spark"\)'),
 }
 
 

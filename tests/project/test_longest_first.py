@@ -61,3 +61,19 @@ def test_what_others_have_started_is_not_started_again() -> None:
     assert next_file(waiting, both, {"a": both, "b": spark}) == BROKER
     # Nobody waits for another worker.
     assert next_file([BROKER, QUERY], none, {"a": both, "b": spark}) == BROKER
+
+
+def test_files_whose_tests_need_something_are_known(
+    request: pytest.FixtureRequest,
+) -> None:
+    """Of those that this process has collected: in a run of all, all."""
+    fixtures = {"spark": SPARK, "kafka": KAFKA, "topic": KAFKA}
+    unknown = {
+        (path, fixture)
+        for item in request.session.items
+        for path in [item.nodeid.partition("::")[0]]
+        for fixture in fixtures.keys() & set(getattr(item, "fixturenames", ()))
+        if fixtures[fixture] not in needs(path)
+    }
+
+    assert unknown == set()
