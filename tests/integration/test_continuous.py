@@ -23,7 +23,7 @@ from riverlock.testing import rows
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("name", ["process", "windows", "broadcast", "chain"])
+@pytest.mark.parametrize("name", ["broadcast", "chain"])
 def test_engines_take_turns_on_one_store(name: str, spark: Any, tmp_path: Path) -> None:
     trial, newest = Trial(case_of(name), tmp_path), None
     ways = [{"execution": "continuous", "spark": spark}, {"execution": "local"}]
