@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from riverlock.core.hidden_columns import GROUP, ROW
+from riverlock.core.values.known_types import known
 from riverlock.snapshot.format.parted_files import (
     encode_parted,
     read_footer,
@@ -74,7 +75,7 @@ class ChannelFile(Record, frozen=True):
 
 def channel_file(token: Any) -> ChannelFile:
     """Return what a token of a manifest says."""
-    return msgspec.convert(token, ChannelFile)
+    return msgspec.convert(token, known(ChannelFile))
 
 
 def encode_rows(

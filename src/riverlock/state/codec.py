@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from riverlock.core.times import from_micros, micros
+from riverlock.core.values.known_types import known
 from riverlock.core.values.record import Record
 from riverlock.state.normal import Check, check_of, of_lists, of_maps, of_objects
 
@@ -78,7 +79,7 @@ class Codec:
     def decoder(self) -> Callable[[bytes], Any]:
         """Return a function from stored bytes to a value."""
         decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(
-            optional(self.python)
+            known(optional(self.python))
         ).decode
         return decode
 
@@ -116,7 +117,7 @@ class Codec:
 
 @lru_cache(maxsize=512)
 def _decoder(kind: Any) -> Callable[[bytes], Any]:
-    decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(kind).decode
+    decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(known(kind)).decode
     return decode
 
 

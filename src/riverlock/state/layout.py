@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from riverlock.core.types import Schema, type_of
+from riverlock.core.values.known_types import known
 from riverlock.state.codec import Codec, codec_of, encode, optional
 from riverlock.state.spec import Map, StateSpec, Value
 
@@ -36,7 +37,9 @@ def canonical(value: float) -> float:
 def decoder(codecs: list[Codec]) -> Callable[[bytes], tuple[Any, ...]]:
     """Return a function that turns the bytes of several values into a tuple of them."""
     parts = GenericAlias(tuple, tuple(optional(c.python) for c in codecs))
-    decode: Callable[[bytes], tuple[Any, ...]] = msgspec.msgpack.Decoder(parts).decode
+    decode: Callable[[bytes], tuple[Any, ...]] = msgspec.msgpack.Decoder(
+        known(parts)
+    ).decode
     return decode
 
 

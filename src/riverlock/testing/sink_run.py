@@ -15,6 +15,7 @@ from riverlock.connectors.base.sink import SinkUse, TwoPhaseSink, place_of
 from riverlock.connectors.base.stager import StagePoint
 from riverlock.core.errors import InvalidFlowError
 from riverlock.core.types import schema_of
+from riverlock.core.values.known_types import known
 from riverlock.snapshot.format.records import SinkOutput
 from riverlock.snapshot.past import Past
 
@@ -104,7 +105,7 @@ class SinkRun:
             place=place_of(self.sink),
         )
         # Through JSON, as it would come back from the manifest.
-        return msgspec.json.decode(msgspec.json.encode(kept), type=SinkOutput)
+        return msgspec.json.decode(msgspec.json.encode(kept), type=known(SinkOutput))
 
     def commit(self, epoch: int, output: SinkOutput) -> None:
         """Commit a decided epoch."""

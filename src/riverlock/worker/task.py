@@ -32,6 +32,7 @@ from riverlock.core.errors import (
 from riverlock.core.garbage import without_gc
 from riverlock.core.hidden_columns import GROUP, HIDDEN, SEQ
 from riverlock.core.types import schema_of
+from riverlock.core.values.known_types import known
 from riverlock.operators.base import Work
 from riverlock.operators.running import run_operator
 from riverlock.operators.shipped import (
@@ -129,7 +130,7 @@ class Outcome(msgspec.Struct):
 
 def decode_outcome(raw: bytes) -> Outcome:
     """Read what a task sent."""
-    return msgspec.msgpack.decode(raw, type=Outcome)
+    return msgspec.msgpack.decode(raw, type=known(Outcome))
 
 
 def _outcome(run: Callable[[], Vote], seed: int) -> bytes:

@@ -14,6 +14,7 @@ from riverlock.connectors.channel.joined_reader import JoinedReader
 from riverlock.connectors.channel.reader import ChannelReader
 from riverlock.connectors.channel.rows import file_rows
 from riverlock.core.hidden_columns import SEQ, TIME
+from riverlock.core.values.known_types import known
 from riverlock.snapshot.channel_files import ChannelFile
 from riverlock.spark.structs import struct_of
 
@@ -81,7 +82,7 @@ def _read_with(
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for given in batch.to_pylist():
-                file = msgspec.json.decode(given["token"], type=ChannelFile)
+                file = msgspec.json.decode(given["token"], type=known(ChannelFile))
                 rows = file_rows(storage, file, uid, columns)
                 places = np.arange(rows.num_rows)
                 yield from _placed(rows, given["number"], places).to_batches()

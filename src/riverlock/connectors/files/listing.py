@@ -12,6 +12,7 @@ from riverlock.core.errors import (
     InvalidConfigError,
     StorageNotFoundError,
 )
+from riverlock.core.values.known_types import known
 from riverlock.snapshot.past import Commit, commit_of, digest_of
 from riverlock.storage.open import open_storage
 
@@ -137,7 +138,7 @@ def listing(epoch: int, tokens: tuple[Any, ...], run: str = "") -> bytes:
 def listed_commit(epoch: int, data: bytes) -> Commit:
     """Return what a listing says about its epoch; people may have written it."""
     try:
-        found = msgspec.json.decode(data, type=_Told)
+        found = msgspec.json.decode(data, type=known(_Told))
     except msgspec.MsgspecError:
         found = _Told()
     return Commit(epoch=epoch, run=found.run, digest=found.digest)
@@ -147,7 +148,7 @@ def listed_names(epoch: int, data: bytes) -> set[str]:
     """Return the files that a listing names, below the epoch's folder."""
     folder = f"{epoch_folder(epoch)}/"
     try:
-        found = msgspec.json.decode(data, type=_Told)
+        found = msgspec.json.decode(data, type=known(_Told))
     except msgspec.MsgspecError:
         return set()
     return {file.path.removeprefix(folder) for file in found.files}

@@ -17,6 +17,7 @@ from riverlock.connectors.files.listing import is_withdrawal, listing_path, name
 from riverlock.connectors.files.moves import Arrangement, Goal
 from riverlock.connectors.files.places import WITHDRAWN, place_at
 from riverlock.core.errors import StorageNotFoundError
+from riverlock.core.values.known_types import known
 from riverlock.snapshot.past import Claim
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def _words(epochs: Iterable[int]) -> str:
 
 def _read(storage: Storage) -> _Record | None:
     try:
-        return msgspec.json.decode(storage.get(_CLAIM), type=_Record)
+        return msgspec.json.decode(storage.get(_CLAIM), type=known(_Record))
     except StorageNotFoundError:
         return None
 

@@ -14,6 +14,7 @@ import msgspec
 
 from riverlock.connectors.kafka.connection import WAIT_SECONDS
 from riverlock.core.errors import InvalidConfigError, SinkError
+from riverlock.core.values.known_types import known
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -125,7 +126,7 @@ def _last(consumer: Consumer, end: int, mine: Marker, sink: str) -> Marker | Non
         for message in consumer.consume(1000, timeout=0.02):
             position = max(position, _position(message))
             if message.error() is None and message.key() == mine.key:
-                found = msgspec.json.decode(message.value(), type=Marker)
+                found = msgspec.json.decode(message.value(), type=known(Marker))
         if time.monotonic() > deadline:
             raise SinkError(
                 sink,

@@ -18,6 +18,7 @@ from riverlock.core.errors import (
 )
 from riverlock.core.extras import load_extra
 from riverlock.core.types import Schema, SchemaLike, schema_of
+from riverlock.core.values.known_types import known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +115,7 @@ class RedisTable:
                 {n.decode(): v.decode() for n, v in answer.items()}
                 if self.shape == "hash"
                 # Not parsed yet: a float has fewer digits than a decimal.
-                else msgspec.json.decode(answer, type=dict[str, msgspec.Raw])
+                else msgspec.json.decode(answer, type=known(dict[str, msgspec.Raw]))
             )
             held |= self._of_key(key, held)
             return {
@@ -168,10 +169,10 @@ def _value(held: Any, kind: type) -> Any:
     if held is None:
         return None
     if isinstance(held, msgspec.Raw):
-        return msgspec.json.decode(held, type=kind | None, strict=False)
+        return msgspec.json.decode(held, type=known(kind | None), strict=False)
     if isinstance(held, str) and kind is not str:
         held = held.strip('"')  # the sink writes times into hashes as JSON does
-    return msgspec.convert(held, kind, strict=False)
+    return msgspec.convert(held, known(kind), strict=False)
 
 
 def redis(url: str, *, key: str, schema: SchemaLike, shape: str = "hash") -> RedisTable:

@@ -34,6 +34,7 @@ from riverlock.core.errors import (
 from riverlock.core.extras import load_extra
 from riverlock.core.keywords import told_keywords
 from riverlock.core.times import duration_us
+from riverlock.core.values.known_types import known
 from riverlock.snapshot.past import Claim, Commit, commit_of
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ class RedisCommitter:
                 found = (
                     _Record(run=0, epoch=-1)
                     if held is None
-                    else msgspec.json.decode(held, type=_Record)
+                    else msgspec.json.decode(held, type=known(_Record))
                 )
                 write(pipe, found)
                 is_sent = True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from riverlock.core.errors import ExchangeError
+from riverlock.core.values.known_types import known
 from riverlock.exchange.bell import Bell
 from riverlock.exchange.live import LiveExchange, again
 from riverlock.exchange.protocol.events import Abandoned, Arrived, Closing, PeerLost
@@ -55,7 +56,9 @@ def join(invitation: bytes, task: int) -> SocketMember:
     Raises:
         ExchangeError: The generation is over, or somebody cannot be reached.
     """
-    member = SocketMember(msgspec.msgpack.decode(invitation, type=Invitation), task)
+    member = SocketMember(
+        msgspec.msgpack.decode(invitation, type=known(Invitation)), task
+    )
     try:
         member.connect()
     except BaseException:

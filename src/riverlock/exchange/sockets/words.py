@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from riverlock.core.values.known_types import known
 from riverlock.exchange.limits import Limits
 from riverlock.exchange.seam import Message, Shape
 from riverlock.exchange.sockets.addresses import Address
@@ -78,7 +79,7 @@ def content_of(message: Message, kind: type[_T]) -> _T:
         BadFrameError: It says something else.
     """
     try:
-        return msgspec.msgpack.decode(message.payload, type=kind)
+        return msgspec.msgpack.decode(message.payload, type=known(kind))
     except msgspec.MsgspecError as error:
         what = f"a message of kind {message.kind} cannot be read: {error}"
         raise BadFrameError(what) from error

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from riverlock.core.errors import SnapshotCorruptedError, StorageNotFoundError
+from riverlock.core.values.known_types import known
 from riverlock.snapshot.format.parents import locate
 from riverlock.snapshot.format.records import Footer, Record
 from riverlock.snapshot.format.sealed import checksum
@@ -118,7 +119,7 @@ def read_row_groups(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    parts = msgspec.json.decode(metadata.metadata[_PARTS], type=list[Part])
+    parts = msgspec.json.decode(metadata.metadata[_PARTS], type=known(list[Part]))
     piece = _Piece(file.bytes)
     if wanted:
         first, last = parts[wanted[0]], parts[wanted[-1]]

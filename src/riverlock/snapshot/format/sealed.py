@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from riverlock.core.errors import SnapshotCorruptedError
+from riverlock.core.values.known_types import known
 
 if TYPE_CHECKING:
     from riverlock.snapshot.format.records import Record
@@ -48,7 +49,7 @@ def unseal(data: bytes, kind: type[R], *, path: str) -> R:
             found=f"blake2b {checksum(body)} over {len(body)} bytes",
         )
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(body, type=known(kind))
     except msgspec.MsgspecError as error:
         raise SnapshotCorruptedError(
             path, expected=f"a {kind.__name__} record", found=str(error)
@@ -64,6 +65,6 @@ def read_hint(data: bytes, kind: type[H]) -> H | None:
     if newline and trailer != b'{"blake2b":"' + checksum(body).encode() + b'"}\n':
         return None
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(body, type=known(kind))
     except msgspec.MsgspecError:
         return None

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from riverlock.core.values.known_types import known
 from riverlock.snapshot.format.sealed import checksum
 from riverlock.state.copy.layers import DELETED, Layer
 from riverlock.state.store import Changes
@@ -93,7 +94,7 @@ class _File(msgspec.Struct, array_like=True):
     expiries: list[bytes]
 
 
-_decode = msgspec.msgpack.Decoder(_File).decode
+_decode = msgspec.msgpack.Decoder(known(_File)).decode
 
 
 def write_redo(path: Path, redo: Redo, schema: str) -> None:

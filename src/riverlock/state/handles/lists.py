@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overloa
 
 import msgspec
 
+from riverlock.core.values.known_types import known
 from riverlock.state.codec import Codec, encode, optional
 from riverlock.state.keys import (
     index_bytes,
@@ -237,5 +238,5 @@ class ListHandle(Handle, Sequence[V], Generic[V]):
 def codec_of_list(codec: Codec) -> Callable[[bytes], list[Any]]:
     """Return a decoder of many values of a codec's type."""
     many = GenericAlias(list, (optional(codec.python),))
-    decode: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(many).decode
+    decode: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(known(many)).decode
     return decode

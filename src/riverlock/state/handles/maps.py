@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 import msgspec
 
 from riverlock.core.errors import StateError
+from riverlock.core.values.known_types import known
 from riverlock.state.codec import codec_of, encode, optional
 from riverlock.state.keys import (
     map_key_bytes,
@@ -44,7 +45,7 @@ class MapHandle(Handle, MutableMapping[Any, V], Generic[V]):
         self._slot = map_slot(spec.name)
         self._key = codec_of(spec.key_type)
         pair = GenericAlias(tuple, (self._key.python, optional(self.codec.python)))
-        self._decode_pair = msgspec.msgpack.Decoder(pair).decode
+        self._decode_pair = msgspec.msgpack.Decoder(known(pair)).decode
         self.reset()
 
     def reset(self) -> None:

@@ -36,6 +36,7 @@ from riverlock.connectors.files.reading.splits import FileSplit, check_files
 from riverlock.core.errors import SourceError
 from riverlock.core.paths import last_directory
 from riverlock.core.types import schema_of
+from riverlock.core.values.known_types import known
 from riverlock.snapshot.format.sealed import checksum
 from riverlock.spark.remote import bad_row_error
 
@@ -210,7 +211,7 @@ class FilesReader:
             body = self._storage.get(base)
             if checksum(body) not in base:
                 raise SourceError(self._uid, what=f"its list {base} is damaged")
-            self._bases = {base: msgspec.json.decode(body, type=list[Entry])}
+            self._bases = {base: msgspec.json.decode(body, type=known(list[Entry]))}
         recent: list[Entry] = offset["recent"]
         return self._bases[base] + recent
 

@@ -9,6 +9,8 @@ from zlib import crc32
 import lmdb
 import msgspec
 
+from riverlock.core.values.known_types import known
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -68,7 +70,7 @@ class Sums:
         self.of: dict[bytes, int] = {}
         self.is_whole = raw is None or sealed(_SUMS, raw[4:]) == raw
         if raw is not None and self.is_whole:
-            self.of = msgspec.msgpack.decode(raw[4:], type=dict[bytes, int])
+            self.of = msgspec.msgpack.decode(raw[4:], type=known(dict[bytes, int]))
 
     def add(self, ids: Sequence[bytes], group: bytes | None = None) -> None:
         """Count ids of a group; by default each is of the one that it begins with."""

@@ -29,6 +29,7 @@ import lmdb
 import msgspec
 
 from riverlock.core.errors import StateCorruptedError
+from riverlock.core.values.known_types import known
 from riverlock.state.copy.lmdb.checks import CRC, DAMAGE, TIMERS, Open, Sums, sealed
 from riverlock.state.copy.lmdb.reader import LmdbReader
 from riverlock.state.copy.lock_file import READERS, reserve
@@ -140,7 +141,7 @@ class LmdbStore:
     def _is_sealed(self) -> bool:
         try:
             seal = msgspec.json.decode(
-                (self.path / "seal.json").read_bytes(), type=_Seal
+                (self.path / "seal.json").read_bytes(), type=known(_Seal)
             )
             stat = self._data.stat()
         except (OSError, msgspec.MsgspecError):
@@ -257,7 +258,7 @@ class LmdbStore:
             raise StateCorruptedError(
                 path=str(self.path), why="its version fails its CRC"
             )
-        return msgspec.msgpack.decode(raw[4:], type=Version)
+        return msgspec.msgpack.decode(raw[4:], type=known(Version))
 
     @staticmethod
     def _apply(opened: Open, changes: Changes, version: Version) -> None:
