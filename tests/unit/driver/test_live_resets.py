@@ -27,8 +27,10 @@ from tests.unit.driver.ledger_flow import (
 from tests.unit.driver.test_regions_run import arrived, expected, run
 
 import riverlock as rl
+from riverlock.core.clock import SystemClock
 from riverlock.core.errors import SnapshotAbandonedError
 from riverlock.snapshot.catalog import Catalog
+from riverlock.snapshot.format.cut_log import CutLog
 from riverlock.storage.open import open_storage
 
 REGIONS = ("main", *HALVES, "final")
@@ -335,3 +337,32 @@ def test_what_an_earlier_version_has_left_is_completed(tmp_path: Path) -> None:
     assert arrived(store) == expected(given)
     assert not (tmp_path / "s" / "restoring.json").exists()
     assert set(resets(store).values()) == {1}
+
+
+def test_a_snapshot_that_is_asked_for_after_all_went_back_is_taken(
+    tmp_path: Path,
+) -> None:
+    """Also by regions that had nothing to undo, and say only now that they are back."""
+    store, given = str(tmp_path / "s"), transfers(40)
+    with going(ledger(given), store) as handle:
+        handle.savepoint("then", protocol="drain")
+    given += transfers(60)[40:]
+    run(ledger(given), store, region="main")
+    rl.stores.restore_all(f"{store}@then")
+    assert sorted(resets(store).values()) == [0, 0, 0, 1]
+    CutLog(open_storage(store)).propose(
+        "after",
+        protocol="aligned",
+        asked_us=SystemClock().now_us(),
+        timeout_us=600_000_000,
+        note="",
+    )
+
+    run(ledger(given), store)
+
+    assert not list(CutLog(open_storage(store)).abandoned())
+    (after,) = (
+        n for n in Catalog(open_storage(store)).snapshots() if n.name == "after"
+    )
+    assert len(set(balance(store, after))) == 1
+    assert arrived(store) == expected(given)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, date, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from riverlock.core import times
+
 __all__ = ["day_of", "instant_of", "local_of", "trimmed", "zone_of"]
 
-_EPOCH: Final = date(1970, 1, 1).toordinal()
 _SPAN_DAYS: Final = 146_097
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-_BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND_US: Final = 1_000_000
 _DAY_US: Final = 86_400 * _SECOND_US
 # What Spark takes for blank around numbers and times: white space, control characters.
@@ -89,10 +89,10 @@ def _days(sign: str, year: str, month: str | None, day: str | None) -> int | Non
     # A span of 400 years has as many days each time.
     spans, within = divmod(number - 1, 400)
     try:
-        found = date(within + 1, m, d).toordinal()
+        found = times.day_of(date(within + 1, m, d))
     except ValueError:
         return None
-    return found + spans * _SPAN_DAYS - _EPOCH
+    return found + spans * _SPAN_DAYS
 
 
 def instant_of(text: str, zone: str, now_us: int | None) -> int | None:
@@ -113,8 +113,7 @@ def instant_of(text: str, zone: str, now_us: int | None) -> int | None:
     if days is None:
         if now_us is None:
             return None
-        today = (_BEGIN + timedelta(microseconds=now_us)).astimezone(where).date()
-        days = today.toordinal() - _EPOCH
+        days = times.day_of(times.from_micros(now_us).astimezone(where).date())
     local = days * _DAY_US + micros
     offset = _offset(where, local)
     found = None if offset is None else local - offset // timedelta(microseconds=1)
@@ -125,9 +124,10 @@ def _offset(where: tzinfo, local: int) -> timedelta | None:
     """Return how far a zone is from UTC; None: Python does not know."""
     if isinstance(where, timezone):
         return where.utcoffset(None)
+    if not times.has_datetime(local):
+        return None
     try:
-        at = _BEGIN + timedelta(microseconds=local)
-        return at.replace(tzinfo=where).utcoffset()
+        return times.from_micros(local).replace(tzinfo=where).utcoffset()
     except (OverflowError, ValueError):
         return None
 

@@ -56,8 +56,10 @@ class RegionResets:
         order = order_of(self.catalog, parent, self._last)
         self.own = 0 if parent is None else parent.reset
         if isinstance(order, Say) and self._last is not None:
+            # An epoch that bears one says an older number, and none bears it again.
+            borne = () if parent is None else parent.borne
             why = f"the flow went back to {self._last.name!r}"
-            give_up_cuts(self.catalog, why=why)
+            give_up_cuts(self.catalog, why=why, of=borne)
             self.own = order.reset
         self._tell_readers()
         return isinstance(order, GoBack)

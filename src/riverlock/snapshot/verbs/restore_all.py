@@ -27,7 +27,7 @@ from riverlock.snapshot.retention.lease import leased
 from riverlock.snapshot.verbs.restore import newest_readable, plan_restore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from riverlock.snapshot.catalog import Catalog
     from riverlock.snapshot.format.records import Named
@@ -157,11 +157,20 @@ def _last(catalog: Catalog) -> int:
     return max([0 if last is None else last.number, *said])
 
 
-def give_up_cuts(catalog: Catalog, *, why: str) -> None:
-    """Give up the cuts that are being taken: epochs that bear them may be undone."""
+def give_up_cuts(
+    catalog: Catalog, *, why: str, of: Container[int] | None = None
+) -> None:
+    """Give up the cuts that are being taken: epochs that bear them may be undone.
+
+    Args:
+        catalog: The store.
+        why: The reason.
+        of: Only of these numbers.
+    """
     cuts = CutLog(catalog.storage)
     for proposal in cuts.found().still:
-        cuts.give_up(proposal.number, why)
+        if of is None or proposal.number in of:
+            cuts.give_up(proposal.number, why)
 
 
 def adopt_older(catalog: Catalog) -> None:
