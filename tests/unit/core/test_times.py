@@ -181,6 +181,7 @@ def test_columns_of_users_become_values_in_one_module() -> None:
         "postgres_copy.py",  # bytes and text
         "reader.py",  # offsets; rows are read as columns
         "row_values.py",  # numbers
+        "splits.py",  # bytes of Kafka, and which record is bad
         "spark_reader.py",  # partitions, pickled
         "staging.py",  # where a key is null; of Kafka, bytes and numbers by then
         "steps.py",  # keys, which Python has named, and ids
